@@ -1,0 +1,103 @@
+"""One direction of an exchange: which entries, how written, what becomes of the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+
+from slimdp_tf.rules.codecs import Raw
+from slimdp_tf.rules.memories import Forget
+from slimdp_tf.rules.selectors import Dense
+from slimdp_tf.types import Codec, Entries, Memory, Payload, Selector, State
+
+Parts = list[tf.Tensor | None]  # one index per selector
+
+
+@dataclasses.dataclass(frozen=True)
+class Channel:
+    """What travels in one direction.
+
+    A payload has one stream per selector, in order: "0.keys" (only of a keyed selector) and the codec's tensors
+    ("0.value", "0.level", ...). A whole payload has the keys all the same, and one stream "whole" over all entries.
+
+    Args:
+        selectors: which entries; several selectors choose disjoint sets.
+        codec: how the values are written.
+        memory: what becomes of what is not sent.
+        carries: "update" (what is to be subtracted) or "weights" (what is to be taken over).
+    """
+
+    selectors: tuple[Selector, ...] = (Dense(),)
+    codec: Codec = Raw()
+    memory: Memory = Forget()
+    carries: str = "update"
+
+    def __post_init__(self):
+        if not self.selectors:
+            raise ValueError("A channel needs at least one selector. Received: none")
+        if len(self.selectors) > 1 and any(isinstance(selector, Dense) for selector in self.selectors):
+            raise ValueError(f"Dense stands alone: it leaves no entries for others. Received: {self.selectors}")
+        if self.carries not in ("update", "weights"):
+            raise ValueError(f"A channel carries 'update' or 'weights'. Received: {self.carries!r}")
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the entries are chosen without looking at values."""
+        return all(selector.blind for selector in self.selectors)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether every entry travels, so that all workers are told the same."""
+        return all(isinstance(selector, Dense) for selector in self.selectors)
+
+    def choose(self, value: tf.Tensor | None, agreed: State, seed: tf.Tensor) -> Parts:
+        """The entries of each selector; `value` f32[n] is needed unless the channel is blind."""
+        return [s.pick(value, agreed, stream(seed, i)) for i, s in enumerate(self.selectors)]
+
+    def write(self, parts: Parts, value: tf.Tensor, seed: tf.Tensor, whole: bool) -> Payload:
+        """Puts `value` (f32[k] at the joined `parts`, or f32[n] when `whole`) into a payload."""
+        payload = {f"{i}.keys": parts[i] for i, selector in enumerate(self.selectors) if selector.keyed}
+        streams = {"whole": value} if whole else dict(zip(map(str, range(len(parts))), _split(value, parts)))
+        for i, (name, values) in enumerate(streams.items()):
+            written = self.codec.encode(values, stream(seed, len(parts) + i))
+            payload.update({f"{name}.{key}": tensor for key, tensor in written.items()})
+        return payload
+
+    def parts_of(self, payload: Payload, agreed: State, seed: tf.Tensor) -> Parts:
+        """The entries of each selector, as the receiver knows them: by the keys sent, or by picking again."""
+        return [
+            payload[f"{i}.keys"] if s.keyed else s.pick(None, agreed, stream(seed, i))
+            for i, s in enumerate(self.selectors)
+        ]
+
+    def read(self, payload: Payload, parts: Parts, size: int, whole: bool) -> Entries:
+        """What `write` made -> the entries as the receiver decodes them; the block has `size` entries."""
+        if whole:
+            return Entries(None, self.codec.decode(_stream_of(payload, "whole"), size))
+        counts = [size if part is None else tf.size(part) for part in parts]
+        values = [self.codec.decode(_stream_of(payload, str(i)), count) for i, count in enumerate(counts)]
+        return Entries(joined(parts), values[0] if len(values) == 1 else tf.concat(values, 0))
+
+
+def joined(parts: Parts) -> tf.Tensor | None:
+    """All entries of `parts` in one index, None for the whole block."""
+    if any(part is None for part in parts):
+        return None
+    return parts[0] if len(parts) == 1 else tf.concat(parts, 0)
+
+
+def stream(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
+    """A seed of its own, i32[2], for each use of randomness under `seed`."""
+    return tf.random.experimental.stateless_fold_in(seed, number)
+
+
+def _split(value: tf.Tensor, parts: Parts) -> list[tf.Tensor]:
+    if len(parts) == 1:
+        return [value]
+    return tf.split(value, [tf.size(part) for part in parts], num=len(parts))
+
+
+def _stream_of(payload: Payload, name: str) -> Payload:
+    prefix = name + "."
+    return {key[len(prefix) :]: tensor for key, tensor in payload.items() if key.startswith(prefix)}

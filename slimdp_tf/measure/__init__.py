@@ -1,0 +1,1 @@
+"""Bytes, seconds and what is made of them: records, tables and plots."""

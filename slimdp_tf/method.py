@@ -1,0 +1,79 @@
+"""The whole recipe of a data-parallel method, as data."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from slimdp_tf.channel import Channel
+from slimdp_tf.rules.adoptions import Replace
+from slimdp_tf.rules.agreements import Nothing
+from slimdp_tf.rules.merges import Average
+from slimdp_tf.rules.triggers import Every
+from slimdp_tf.types import Adopt, Agreement, Codec, Memory, Merge, Selector, Trigger
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """One rule per question; nothing else in the package knows which method runs.
+
+    Args:
+        name: what it is called in tables and on TensorBoard.
+        up: worker to server; carries updates.
+        down: server to worker.
+        merge: how the server folds the updates.
+        adopt: what a worker makes of the pulled values.
+        trigger: when a worker exchanges.
+        agreement: what both ends hold and do not send again.
+        pacing: "sync": a round is merged when every live worker has pushed.
+    """
+
+    name: str
+    up: Channel = Channel()
+    down: Channel = Channel(carries="weights")
+    merge: Merge = Average()
+    adopt: Adopt = Replace()
+    trigger: Trigger = Every(1)
+    agreement: Agreement = Nothing()
+    pacing: str = "sync"
+
+    def __post_init__(self):
+        expected = {"merge": Merge, "adopt": Adopt, "trigger": Trigger, "agreement": Agreement}
+        for field, protocol in expected.items():
+            _check_kind(field, getattr(self, field), protocol)
+        for channel in (self.up, self.down):
+            _check_kind("codec", channel.codec, Codec)
+            _check_kind("memory", channel.memory, Memory)
+            for selector in channel.selectors:
+                _check_kind("selector", selector, Selector)
+        if self.up.carries != "update":
+            raise ValueError(f"The up channel carries 'update'. Received: {self.up.carries!r}")
+        if self.down.carries == "update" and not self.down.is_dense:
+            raise ValueError(
+                "A down channel that carries 'update' must be Dense: the server keeps one picture of what all "
+                f"workers hold. Received selectors: {self.down.selectors}"
+            )
+        if self.pacing != "sync":
+            raise ValueError(f"pacing must be 'sync'. Received: {self.pacing!r}")
+
+    @property
+    def p(self) -> int:
+        """Local mini-batches per round."""
+        return self.trigger.period
+
+    def refreshes(self, round_number: int) -> bool:
+        """Whether the agreement is made anew after this round: after round 0, and when (t + 1) % q == 0."""
+        period = self.agreement.period
+        return period > 0 and (round_number == 0 or (round_number + 1) % period == 0)
+
+    def pushes_whole(self, round_number: int) -> bool:
+        """Whether every entry is pushed in this round."""
+        return self.agreement.whole and self.refreshes(round_number)
+
+    def pulls_whole(self, round_number: int) -> bool:
+        """Whether every entry is pulled after this round: round 0 of a method that has no agreement yet."""
+        return self.agreement.whole and self.agreement.period > 0 and round_number == 0
+
+
+def _check_kind(field: str, rule: object, protocol: type) -> None:
+    if not isinstance(rule, protocol):
+        raise TypeError(f"{field} must be a {protocol.__name__}, as in slimdp_tf.types. Received: {rule!r}")

@@ -1,0 +1,141 @@
+"""What both ends HOLD: nothing, or the keys of the significant core, with a signature that stands for them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+
+from slimdp_tf.types import On, State
+
+
+@dataclasses.dataclass(frozen=True)
+class Nothing:
+    """No keys are held; the core is empty."""
+
+    period = 0
+    whole = False
+
+    def refresh(self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On) -> list[tf.Tensor]:
+        return [tf.zeros([0], tf.int32) for _ in values]
+
+    def agree(self, keys: list[tf.Tensor], sizes: list[int]) -> list[State]:
+        return _shares(keys, sizes)
+
+
+@dataclasses.dataclass(frozen=True)
+class SignificantCore:
+    """The core of Slim-DP: the round(beta n) entries of greatest significance S = |w| + c|g| (sections 3.2, 3.3).
+
+    The ranking is exact and spans all blocks; of equals the lower index is taken. g is the latest mean update over
+    workers, as the paper takes an old gradient to save a backward pass. The order of S does not change when g is
+    scaled by a constant that c divides out, so the update stands for eta * p times the gradient.
+
+    Args:
+        beta: the core's share of all n entries, in [0, 1].
+        period: q, rounds between two selections, at least 1.
+        c: weight of |g|; "auto" is mean|w| / mean|g| at each selection (0 where g is zero). The paper gives no value.
+    """
+
+    beta: float
+    period: int
+    c: float | str = "auto"
+    whole = True
+
+    def __post_init__(self):
+        if not 0.0 <= self.beta <= 1.0:
+            raise ValueError(f"beta, the core's share, must be within [0, 1]. Received: {self.beta}")
+        if isinstance(self.period, bool) or not isinstance(self.period, int) or self.period < 1:
+            raise ValueError(f"q, the rounds between two core selections, must be an integer of at least 1. "
+                             f"Received: {self.period!r}")
+        if self.c != "auto" and (isinstance(self.c, str) or not self.c >= 0.0):
+            raise ValueError(f"c, the weight of |g|, must be 'auto' or a number of at least 0. Received: {self.c!r}")
+
+    def refresh(self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On) -> list[tf.Tensor]:
+        total = sum(int(value.shape[0]) for value in values)
+        wanted = int(round(self.beta * total))
+        c = self._scale(values, updates, on)
+        bits = []
+        for j, (value, update) in enumerate(zip(values, updates)):
+            with on(j):  # S >= 0, so the order of floats is the order of their bits
+                bits.append(tf.bitcast(tf.abs(value) + c * tf.abs(update), tf.int32))
+        return _greatest(bits, wanted, on)
+
+    def agree(self, keys: list[tf.Tensor], sizes: list[int]) -> list[State]:
+        return _shares(keys, sizes)
+
+    def _scale(self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On) -> tf.Tensor:
+        if self.c != "auto":
+            return tf.constant(self.c, tf.float32)
+        weight, update = [], []
+        for j, (w, g) in enumerate(zip(values, updates)):
+            with on(j):
+                weight.append(tf.reduce_sum(tf.abs(w)))
+                update.append(tf.reduce_sum(tf.abs(g)))
+        with on(0):
+            return tf.math.divide_no_nan(tf.add_n(weight), tf.add_n(update))
+
+
+def sign(keys: tf.Tensor, version: tf.Tensor) -> tf.Tensor:
+    """Signature of a key list: (version, length, hash of the whole list), i64[3].
+
+    Every key is mixed with its place, so that lists which differ in one key anywhere, or only in order, differ.
+    """
+    place = tf.range(tf.size(keys, tf.int64), dtype=tf.int64)
+    mixed = tf.cast(keys, tf.int64) + place * tf.constant(0x9E3779B97F4A7C1, tf.int64)
+    for shift, factor in ((29, 0xBF58476D1CE4E5B), (32, 0x94D049BB133111E)):
+        mixed = tf.bitwise.bitwise_xor(mixed, tf.bitwise.right_shift(mixed, tf.constant(shift, tf.int64)))
+        mixed = mixed * tf.constant(factor, tf.int64)
+    return tf.stack([tf.cast(version, tf.int64), tf.size(keys, tf.int64), tf.reduce_sum(mixed)])
+
+
+def _shares(keys: list[tf.Tensor], sizes: list[int]) -> list[State]:
+    """What `rules.selectors` is given: the core of each block and the block's share of the entries outside it."""
+    free = [tf.constant(size, tf.int64) - tf.size(core, tf.int64) for core, size in zip(keys, sizes)]
+    outside, total, before, agreed = tf.add_n(free), tf.constant(sum(sizes), tf.int64), tf.zeros([], tf.int64), []
+    for core, here in zip(keys, free):
+        agreed.append({"core": core, "share": tf.stack([before, here, outside, total])})
+        before = before + here
+    return agreed
+
+
+def _greatest(bits: list[tf.Tensor], wanted: int, on: On) -> list[tf.Tensor]:
+    """Positions of the `wanted` greatest of all `bits`, i32[n_j] each, ascending per block; ties to the lower index.
+
+    Two histograms of 2^16 bins give the exact threshold in O(n), with 256 kB per block moved to where block 0 lives.
+    """
+    if wanted == 0:
+        return [tf.zeros([0], tf.int32) for _ in bits]
+    half = 16
+    upper, above = _threshold(bits, lambda b: tf.bitwise.right_shift(b, half), lambda b: tf.ones_like(b), wanted, on)
+    lower, above_lower = _threshold(
+        bits,
+        lambda b: tf.bitwise.bitwise_and(b, (1 << half) - 1),
+        lambda b: tf.cast(tf.equal(tf.bitwise.right_shift(b, half), upper), tf.int32),
+        wanted - above,
+        on,
+    )
+    threshold = tf.bitwise.left_shift(upper, half) + lower
+    ties_left = wanted - above - above_lower
+    picked = []
+    for j, b in enumerate(bits):
+        with on(j):
+            tied = tf.cast(tf.equal(b, threshold), tf.int32)
+            rank = tf.cumsum(tied)
+            chosen = (b > threshold) | ((tied > 0) & (rank <= ties_left))
+            picked.append(tf.cast(tf.where(chosen)[:, 0], tf.int32))
+            ties_left = ties_left - tf.minimum(tf.reduce_sum(tied), ties_left)
+    return picked
+
+
+def _threshold(bits, digit, weight, wanted, on: On) -> tuple[tf.Tensor, tf.Tensor]:
+    """The digit below which `wanted` entries are filled from above, and how many entries lie above that digit."""
+    counts = []
+    for j, b in enumerate(bits):
+        with on(j):
+            counts.append(tf.math.unsorted_segment_sum(weight(b), digit(b), 1 << 16))
+    with on(0):
+        from_above = tf.cumsum(tf.add_n(counts), reverse=True)  # entries with this digit or a greater one
+        found = tf.reduce_sum(tf.cast(from_above >= wanted, tf.int32)) - 1
+        above = tf.concat([from_above[1:], [0]], 0)[found]
+        return found, above

@@ -1,0 +1,104 @@
+"""WHICH entries are communicated: all, the core, a random explorer, or those the worker has just pushed.
+
+`agreed` holds what both ends know of a block of n entries:
+    core: i32[c], the core's positions, ascending.
+    share: i64[4], (entries outside the core before this block, inside it, in all blocks; entries of all blocks).
+    pushed: i32[k], what this worker last pushed (only where a down channel asks for it).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+
+from slimdp_tf.types import State
+
+
+@dataclasses.dataclass(frozen=True)
+class Dense:
+    """Every entry, in order; no keys are needed."""
+
+    keyed = False
+    blind = True
+
+    def pick(self, value: tf.Tensor | None, agreed: State, seed: tf.Tensor) -> tf.Tensor | None:
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Core:
+    """The significant entries both ends have agreed on (T_S of Slim-DP, section 3.1); the keys are cached."""
+
+    keyed = False
+    blind = True
+
+    def pick(self, value: tf.Tensor | None, agreed: State, seed: tf.Tensor) -> tf.Tensor:
+        return agreed["core"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pushed:
+    """The entries this worker has just pushed: the server kept their keys, so the pull carries values only."""
+
+    keyed = False
+    blind = True
+
+    def pick(self, value: tf.Tensor | None, agreed: State, seed: tf.Tensor) -> tf.Tensor | None:
+        return agreed["pushed"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Explore:
+    """A random set outside the core (T_R of Slim-DP, section 3.1), drawn anew for every worker and round.
+
+    Over all blocks exactly round(ratio * n) entries are drawn, without replacement; every entry outside the core is
+    drawn with the same probability. The complement is cut into as many strata as there are entries to draw and
+    turned by a random offset, and one entry is drawn from each stratum: O(k), distinct, ascending.
+
+    Where we differ from plain sampling without replacement: two neighbours are drawn together more seldom.
+
+    Args:
+        ratio: alpha - beta, the explorer's share of all n entries, in [0, 1].
+        keyed: True sends the keys (the paper); False lets the receiver derive them from the same seed.
+    """
+
+    ratio: float
+    keyed: bool = True
+    blind = True
+
+    def __post_init__(self):
+        if not 0.0 <= self.ratio <= 1.0:
+            raise ValueError(f"The explorer's ratio (alpha - beta) must be within [0, 1]. Received: {self.ratio}")
+
+    def pick(self, value: tf.Tensor | None, agreed: State, seed: tf.Tensor) -> tf.Tensor:
+        before, here, outside, total = tf.unstack(agreed["share"])
+        wanted = tf.minimum(tf.cast(tf.round(self.ratio * tf.cast(total, tf.float64)), tf.int64), outside)
+        count = _share(wanted, before + here, outside) - _share(wanted, before, outside)
+        drawn = _draw_strata(here, count, seed)
+        return _outside(agreed["core"], drawn)
+
+
+def _share(wanted: tf.Tensor, position: tf.Tensor, outside: tf.Tensor) -> tf.Tensor:
+    """How many of `wanted` entries fall before `position` of `outside` when they are spread evenly. i64[]"""
+    return wanted * position // tf.maximum(outside, 1)
+
+
+def _draw_strata(size: tf.Tensor, count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """`count` distinct positions of [0, size), ascending, each with probability count / size. i32[count]"""
+    number = tf.range(count)  # i64[count]
+    low = number * size // tf.maximum(count, 1)
+    width = (number + 1) * size // tf.maximum(count, 1) - low
+    random = tf.random.stateless_uniform([tf.cast(count, tf.int32) + 1], seed, alg="philox")
+    inside = tf.minimum(tf.cast(random[1:] * tf.cast(width, tf.float32), tf.int64), width - 1)
+    offset = tf.minimum(tf.cast(random[0] * tf.cast(size, tf.float32), tf.int64), tf.maximum(size - 1, 0))
+    turned = low + inside + offset  # ascending, in [offset, size + offset)
+    kept = tf.searchsorted(turned, size[None])[0]  # how many did not run over the end
+    turned = tf.concat([turned[kept:] - size, turned[:kept]], 0)
+    return tf.cast(turned, tf.int32)
+
+
+def _outside(core: tf.Tensor, rank: tf.Tensor) -> tf.Tensor:
+    """Turns ranks among the entries outside `core` into positions of the block. i32[k] -> i32[k]"""
+    gaps = core - tf.range(tf.size(core))  # entries outside the core before each core entry, ascending
+    return rank + tf.searchsorted(gaps, rank, side="right")

@@ -1,0 +1,28 @@
+"""WHEN an exchange takes place."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+
+from slimdp_tf.types import Signal
+
+
+@dataclasses.dataclass(frozen=True)
+class Every:
+    """After every `period` local steps: the paper's communication frequency p.
+
+    Args:
+        period: local mini-batches per round, at least 1.
+    """
+
+    period: int = 1
+
+    def __post_init__(self):
+        if isinstance(self.period, bool) or not isinstance(self.period, int) or self.period < 1:
+            raise ValueError(f"p, the mini-batches per round, must be an integer of at least 1. "
+                             f"Received: {self.period!r}")
+
+    def fires(self, signal: Signal) -> tf.Tensor:
+        return signal.waited >= self.period

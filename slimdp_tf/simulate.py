@@ -1,0 +1,157 @@
+"""K workers and P servers in one process, on plain tensors: what the cluster must be equal to.
+
+There are no variables, devices, threads or faults here, only the verbs of `slimdp_tf.exchange` in the order of a round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from slimdp_tf.exchange import Exchange, block_sizes, payload_bytes
+from slimdp_tf.measure.record import Traffic
+from slimdp_tf.method import Method
+from slimdp_tf.types import Entries, Note, Payload, State, edited, reduced
+
+Train = Callable[[int, np.ndarray, int, int], np.ndarray]
+
+
+@dataclasses.dataclass
+class Simulation:
+    """A cluster of `workers` and `servers` that trains f32[n] weights by `method`.
+
+    Attributes:
+        values: the server's blocks.
+        locals: for each worker its blocks.
+        traffic: bytes so far, counted from the payloads.
+    """
+
+    method: Method
+    initial: np.ndarray
+    workers: int
+    servers: int = 1
+    seed: int = 0
+
+    def __post_init__(self):
+        flat = tf.constant(np.asarray(self.initial, np.float32).reshape(-1))
+        sizes = [size for size in block_sizes(int(flat.shape[0]), self.servers) if size]
+        self.exchange = Exchange(self.method, tuple(sizes), self.seed)
+        self.values = tf.split(flat, sizes)
+        self.server = [self.exchange.init_server(value) for value in self.values]
+        self.locals = [list(self.values) for _ in range(self.workers)]
+        self.state = [[self.exchange.init_worker(value) for value in self.values] for _ in range(self.workers)]
+        self.version = 0
+        self.agreed = self.exchange.agree([tf.zeros([0], tf.int32) for _ in sizes], self.version)
+        self.round = 0
+        self.traffic = Traffic(ps_bytes=(0,) * len(sizes))
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The server's weights, f32[n]."""
+        return np.concatenate([value.numpy() for value in self.values])
+
+    def run_round(self, train: Train, steps: int) -> None:
+        """Trains every worker, then push, merge, refresh, pull.
+
+        Args:
+            train: (worker, local weights f32[n], steps, round) -> new local weights f32[n].
+            steps: mini-batches per worker in this round.
+        """
+        for worker in range(self.workers):
+            trained = train(worker, np.concatenate([b.numpy() for b in self.locals[worker]]), steps, self.round)
+            self.locals[worker] = tf.split(tf.constant(trained, tf.float32), list(self.exchange.sizes))
+        agreed, updates = self.agreed, []
+        pushed = [self._exchange_block(block, steps, updates) for block in range(len(self.values))]
+        if self.method.refreshes(self.round):
+            self._refresh(updates)
+        for block in range(len(self.values)):
+            self._pull(block, agreed[block], pushed[block])
+        self.round += 1
+
+    def _exchange_block(self, block: int, steps: int, updates: list) -> list[tf.Tensor | None]:
+        exchange, whole = self.exchange, self.method.pushes_whole(self.round)
+        incoming, pushed = [], []
+        for worker in range(self.workers):
+            draw = exchange.draw(self.round, worker)
+            state, local = self.state[worker][block], self.locals[worker][block]
+            payload, _, edits = exchange.push(block, state, local, self.agreed[block], draw, whole)
+            self.state[worker][block] = edited(state, edits)
+            self._count(block, payload, "push_bytes")
+            entries, index = exchange.receive(block, payload, self.agreed[block], draw, whole)
+            incoming.append(entries)
+            pushed.append(index)
+        note = Note(tf.constant(True), tf.constant(float("nan")), tf.constant(steps))
+        increments, edits = exchange.merge(self.server[block], self.values[block], incoming, [note] * self.workers)
+        self.server[block] = edited(self.server[block], edits)
+        before = self.values[block]
+        for increment in increments:
+            self.values[block] = reduced(self.values[block], increment)
+        updates.append(before - self.values[block])
+        return pushed
+
+    def _refresh(self, updates: list[tf.Tensor]) -> None:
+        keys = self.exchange.refresh(self.values, updates, lambda block: contextlib.nullcontext())
+        self.version += 1
+        self.agreed = self.exchange.agree(keys, self.version)
+        for block, core in enumerate(keys):
+            for _ in range(self.workers):
+                self._count(block, {"core.keys": core}, "push_bytes")
+
+    def _pull(self, block: int, agreed: State, pushed: list[tf.Tensor | None]) -> None:
+        exchange, everything = self.exchange, self.method.pulls_whole(self.round)
+        shared = None
+        for worker in range(self.workers):
+            if everything:
+                payload: Payload = {"value": exchange.held_by_workers(self.server[block], self.values[block])}
+                self.locals[worker][block] = payload["value"]
+                self.state[worker][block] = exchange.init_worker(payload["value"])
+            else:
+                draw = exchange.draw(self.round, -1 if self.method.down.is_dense else worker)
+                held = agreed if pushed[worker] is None else dict(agreed, pushed=pushed[worker])
+                if shared is None or not self.method.down.is_dense:
+                    shared, edits = exchange.answer(block, self.server[block], self.values[block], held, draw)
+                    self.server[block] = edited(self.server[block], edits)
+                payload, state = shared, self.state[worker][block]
+                local, edits = exchange.adopt(block, state, self.locals[worker][block], payload, held, draw)
+                self.locals[worker][block], self.state[worker][block] = local, edited(state, edits)
+            self._count(block, payload, "pull_bytes")
+
+    def _count(self, block: int, payload: Payload, kind: str) -> None:
+        values, keys = (int(size) for size in payload_bytes(payload))
+        ps = [0] * len(self.exchange.sizes)
+        ps[block] = values + keys
+        self.traffic += Traffic(keys_bytes=keys, ps_bytes=tuple(ps), **{kind: values})
+
+
+def simulate(
+    method: Method,
+    initial: np.ndarray,
+    train: Train,
+    rounds: int,
+    workers: int,
+    servers: int = 1,
+    seed: int = 0,
+) -> Simulation:
+    """Runs `rounds` whole rounds of p steps and returns the simulation at its end.
+
+    Args:
+        method: the recipe.
+        initial: f32[n], the weights every worker and the server start from.
+        train: (worker, local weights f32[n], steps, round) -> new local weights f32[n].
+        rounds: how many rounds.
+        workers: K. servers: number of blocks. seed: the run's seed.
+    """
+    for name, value in (("rounds", rounds), ("workers", workers), ("servers", servers)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1. Received: {value}")
+    simulation = Simulation(method, initial, workers, servers, seed)
+    for _ in range(rounds):
+        simulation.run_round(train, method.p)
+    return simulation
+
+
+__all__ = ["Entries", "Simulation", "simulate"]

@@ -1,0 +1,189 @@
+"""The words the rules speak: entries, edits, notes, signals, and one Protocol per family of rules.
+
+A rule is a frozen dataclass whose fields are its hyper-parameters. It holds no variables, knows no devices and draws
+no random number that was not given to it as a seed. A rule with state returns *edits*: a tensor replaces the state,
+`Entries` overwrite only the entries they name. So the same rule runs on plain tensors (`edited`) and on variables in
+place, and a rule that touches k of n entries costs O(k).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+import tensorflow as tf
+
+State = dict[str, tf.Tensor]
+Payload = dict[str, tf.Tensor]  # name -> tensor that crosses the wire; nothing else does
+On = Callable[[int], contextlib.AbstractContextManager]  # on(j): run the following where block j lives
+
+
+@dataclasses.dataclass(frozen=True)
+class Entries:
+    """Some entries of a block, or all of them.
+
+    Attributes:
+        index: i32[k], distinct positions in the block, in any order; None stands for the whole block.
+        value: f32[k], one value per position (f32[n] when `index` is None).
+    """
+
+    index: tf.Tensor | None
+    value: tf.Tensor
+
+
+Edit = tf.Tensor | Entries
+Edits = dict[str, Edit]
+
+
+@dataclasses.dataclass(frozen=True)
+class Note:
+    """What the server knows of one worker's push beside its values.
+
+    Attributes:
+        present: bool[], whether this worker takes part in this merge. An absent worker's values are zeros (dense) or
+            empty (sparse); rules count the workers that are present.
+        loss: f32[], the worker's mean training loss of the round (nan when unknown).
+        steps: i32[], local steps behind the update.
+    """
+
+    present: tf.Tensor
+    loss: tf.Tensor
+    steps: tf.Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Signal:
+    """What a trigger may look at before a worker exchanges.
+
+    Attributes:
+        step: i32[], local steps since the start of training.
+        waited: i32[], local steps since the last exchange.
+        loss: f32[], the latest training loss.
+        drift: f32[], squared distance of the local weights from the anchor.
+    """
+
+    step: tf.Tensor
+    waited: tf.Tensor
+    loss: tf.Tensor
+    drift: tf.Tensor
+
+
+@runtime_checkable
+class Selector(Protocol):
+    """WHICH entries are communicated.
+
+    `keyed` says that the keys travel with the values; without it the receiver repeats `pick` from what it holds.
+    `blind` says that `pick` looks at no values, so that only the chosen entries need to be computed.
+    """
+
+    keyed: bool
+    blind: bool
+
+    def pick(self, value: tf.Tensor | None, agreed: State, seed: tf.Tensor) -> tf.Tensor | None:
+        """Returns i32[k] distinct positions in a block, or None for all of them."""
+
+
+@runtime_checkable
+class Codec(Protocol):
+    """HOW values are written. Sees nothing but the values."""
+
+    def encode(self, value: tf.Tensor, seed: tf.Tensor) -> Payload:
+        """f32[k] -> tensors to send."""
+
+    def decode(self, payload: Payload, count: tf.Tensor | int) -> tf.Tensor:
+        """What `encode` made of `count` values -> f32[count]."""
+
+
+@runtime_checkable
+class Memory(Protocol):
+    """What becomes of the UNSENT. Owns the anchor: the block as it was when both ends last agreed on it."""
+
+    def init(self, local: tf.Tensor) -> State:
+        """State of a worker that has just taken over the whole block `local`, f32[n]."""
+
+    def recall(self, state: State, local: tf.Tensor, index: tf.Tensor | None) -> tf.Tensor:
+        """The update to send at `index`: anchor - local there, f32[k] (positive = descent)."""
+
+    def keep(self, state: State, wanted: Entries, sent: Entries) -> Edits:
+        """After a push: `wanted` was to be sent, the receiver decodes it as `sent`."""
+
+    def rebase(self, state: State, local: tf.Tensor, before: Entries, after: Entries) -> Edits:
+        """After a pull changed `before` into `after` and the block into `local`, f32[n]."""
+
+
+@runtime_checkable
+class Merge(Protocol):
+    """How the SERVER folds what the workers sent into its block."""
+
+    def init(self, value: tf.Tensor) -> State:
+        """State beside a block `value`, f32[n]."""
+
+    def merge(
+        self, state: State, value: tf.Tensor, incoming: list[Entries], notes: list[Note]
+    ) -> tuple[list[Entries], Edits]:
+        """Returns what is to be subtracted from `value`, in this order, and the edits of the state."""
+
+
+@runtime_checkable
+class Adopt(Protocol):
+    """What a WORKER makes of pulled values."""
+
+    def adopt(self, local: tf.Tensor, incoming: tf.Tensor) -> tf.Tensor:
+        """Local and pulled values of the same entries, f32[k] each -> the new local values, f32[k]."""
+
+
+@runtime_checkable
+class Trigger(Protocol):
+    """WHEN an exchange takes place."""
+
+    period: int  # local steps per round
+
+    def fires(self, signal: Signal) -> tf.Tensor:
+        """bool[]: whether the worker exchanges now."""
+
+
+@runtime_checkable
+class Agreement(Protocol):
+    """What both ends HOLD and do not send again. It spans all blocks, which may live on different servers.
+
+    `period` is the number of rounds between refreshes (0: never); `whole` says that the push before a refresh
+    carries every entry.
+    """
+
+    period: int
+    whole: bool
+
+    def refresh(self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On) -> list[tf.Tensor]:
+        """Weights and latest mean update of every block -> the new keys of every block, i32[c_j], ascending."""
+
+    def agree(self, keys: list[tf.Tensor], sizes: list[int]) -> list[State]:
+        """Keys of every block -> what the selectors of every block are given."""
+
+
+def edited(state: State, edits: Edits) -> State:
+    """Returns `state` after `edits`, as plain tensors."""
+    result = dict(state)
+    for name, edit in edits.items():
+        result[name] = written(result[name], edit) if isinstance(edit, Entries) else edit
+    return result
+
+
+def written(value: tf.Tensor, entries: Entries) -> tf.Tensor:
+    """Returns `value` with the named entries overwritten."""
+    if entries.index is None:
+        return entries.value
+    return tf.tensor_scatter_nd_update(value, entries.index[:, None], entries.value)
+
+
+def reduced(value: tf.Tensor, entries: Entries) -> tf.Tensor:
+    """Returns `value` with the entries subtracted."""
+    if entries.index is None:
+        return value - entries.value
+    return tf.tensor_scatter_nd_sub(value, entries.index[:, None], entries.value)
+
+
+def taken(value: tf.Tensor, index: tf.Tensor | None) -> tf.Tensor:
+    """Returns the values at `index`, all of them when it is None."""
+    return value if index is None else tf.gather(value, index)

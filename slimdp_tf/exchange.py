@@ -14,7 +14,7 @@ import tensorflow as tf
 from slimdp_tf.channel import joined, stream
 from slimdp_tf.method import Method
 from slimdp_tf.rules.agreements import sign
-from slimdp_tf.types import Edits, Entries, Note, On, Payload, State, edited, taken, written
+from slimdp_tf.types import Edits, Entries, Note, On, Payload, State, taken, written
 
 _UP, _DOWN = 0, 1
 
@@ -97,6 +97,10 @@ class Exchange:
 
     # -- server ---------------------------------------------------------------------------------------------------
 
+    def chosen(self, block: int, payload: Payload, agreed: State, draw: tf.Tensor) -> tf.Tensor | None:
+        """The entries a worker has chosen, as the server knows them from its payload, i32[k]."""
+        return joined(self.method.up.parts_of(payload, agreed, self._seed(draw, block, _UP)))
+
     def init_server(self, value: tf.Tensor) -> State:
         """The state beside a block `value`: the merge rule's, and "shadow.*" where the server sends updates."""
         state = self.method.merge.init(value)
@@ -106,11 +110,11 @@ class Exchange:
 
     def receive(
         self, block: int, payload: Payload, agreed: State, draw: tf.Tensor, whole: bool
-    ) -> tuple[Entries, tf.Tensor | None]:
-        """A worker's payload -> its update as the server decodes it, and the entries the worker has chosen."""
+    ) -> Entries:
+        """A worker's payload -> its update as the server decodes it."""
         up = self.method.up
         parts = up.parts_of(payload, agreed, self._seed(draw, block, _UP))
-        return up.read(payload, parts, self.sizes[block], whole), joined(parts)
+        return up.read(payload, parts, self.sizes[block], whole)
 
     def merge(
         self, state: State, value: tf.Tensor, incoming: list[Entries], notes: list[Note]
@@ -164,6 +168,3 @@ def is_finite(payload: Payload) -> tf.Tensor:
     """Whether every float of a payload is finite, bool[]."""
     floats = [tensor for tensor in payload.values() if tensor.dtype.is_floating]
     return tf.reduce_all([tf.reduce_all(tf.math.is_finite(tensor)) for tensor in floats])
-
-
-__all__ = ["Exchange", "block_sizes", "edited", "is_finite", "payload_bytes"]

@@ -15,7 +15,7 @@ import tensorflow as tf
 from slimdp_tf.exchange import Exchange, block_sizes, payload_bytes
 from slimdp_tf.measure.record import Traffic
 from slimdp_tf.method import Method
-from slimdp_tf.types import Entries, Note, Payload, State, edited, reduced
+from slimdp_tf.types import Note, Payload, State, edited, reduced
 
 Train = Callable[[int, np.ndarray, int, int], np.ndarray]
 
@@ -81,9 +81,8 @@ class Simulation:
             payload, _, edits = exchange.push(block, state, local, self.agreed[block], draw, whole)
             self.state[worker][block] = edited(state, edits)
             self._count(block, payload, "push_bytes")
-            entries, index = exchange.receive(block, payload, self.agreed[block], draw, whole)
-            incoming.append(entries)
-            pushed.append(index)
+            incoming.append(exchange.receive(block, payload, self.agreed[block], draw, whole))
+            pushed.append(exchange.chosen(block, payload, self.agreed[block], draw))
         note = Note(tf.constant(True), tf.constant(float("nan")), tf.constant(steps))
         increments, edits = exchange.merge(self.server[block], self.values[block], incoming, [note] * self.workers)
         self.server[block] = edited(self.server[block], edits)
@@ -152,6 +151,3 @@ def simulate(
     for _ in range(rounds):
         simulation.run_round(train, method.p)
     return simulation
-
-
-__all__ = ["Entries", "Simulation", "simulate"]

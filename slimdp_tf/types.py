@@ -1,4 +1,4 @@
-"""The words the rules speak: entries, edits, notes, signals, and one Protocol per family of rules.
+"""The words the rules speak: entries, edits, notes, and one Protocol per family of rules.
 
 A rule is a frozen dataclass whose fields are its hyper-parameters. It holds no variables, knows no devices and draws
 no random number that was not given to it as a seed. A rule with state returns *edits*: a tensor replaces the state,
@@ -51,23 +51,6 @@ class Note:
     present: tf.Tensor
     loss: tf.Tensor
     steps: tf.Tensor
-
-
-@dataclasses.dataclass(frozen=True)
-class Signal:
-    """What a trigger may look at before a worker exchanges.
-
-    Attributes:
-        step: i32[], local steps since the start of training.
-        waited: i32[], local steps since the last exchange.
-        loss: f32[], the latest training loss.
-        drift: f32[], squared distance of the local weights from the anchor.
-    """
-
-    step: tf.Tensor
-    waited: tf.Tensor
-    loss: tf.Tensor
-    drift: tf.Tensor
 
 
 @runtime_checkable
@@ -138,10 +121,9 @@ class Adopt(Protocol):
 class Trigger(Protocol):
     """WHEN an exchange takes place."""
 
-    period: int  # local steps per round
-
-    def fires(self, signal: Signal) -> tf.Tensor:
-        """bool[]: whether the worker exchanges now."""
+    @property
+    def period(self) -> int:
+        """Local steps per round, at least 1."""
 
 
 @runtime_checkable

@@ -75,6 +75,6 @@ class Qsgd:
         return (count + self.bucket - 1) // self.bucket
 
     def _scale(self, buckets: tf.Tensor) -> tf.Tensor:
-        if self.norm == "max":
-            return tf.reduce_max(tf.abs(buckets), axis=1)
-        return tf.norm(buckets, axis=1)
+        scale = tf.reduce_max(tf.abs(buckets), axis=1) if self.norm == "max" else tf.norm(buckets, axis=1)
+        is_finite = tf.reduce_all(tf.math.is_finite(buckets), axis=1)
+        return tf.where(is_finite, scale, float("nan"))  # a value that is no number must not be rounded to one

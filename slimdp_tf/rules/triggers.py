@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import tensorflow as tf
-
-from slimdp_tf.types import Signal
-
 
 @dataclasses.dataclass(frozen=True)
 class Every:
@@ -23,6 +19,3 @@ class Every:
         if isinstance(self.period, bool) or not isinstance(self.period, int) or self.period < 1:
             raise ValueError(f"p, the mini-batches per round, must be an integer of at least 1. "
                              f"Received: {self.period!r}")
-
-    def fires(self, signal: Signal) -> tf.Tensor:
-        return signal.waited >= self.period

@@ -1,0 +1,207 @@
+"""Everything the package uses of TensorFlow that TensorFlow does not export. Run with 2.20 and 2.21.
+
+A test imports every name used here, so that a TensorFlow which moved one fails there and not in a user's run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+
+import tensorflow as tf
+from tensorflow.python.data.ops import iterator_ops
+from tensorflow.python.data.util import structure
+from tensorflow.python.distribute import distribute_lib, ps_values, values
+from tensorflow.python.distribute import parameter_server_strategy_v2 as ps_strategy
+from tensorflow.python.distribute.coordinator import values as coordinator_values
+from tensorflow.python.eager import context, remote
+from tensorflow.python.eager import executor as executor_lib
+from tensorflow.python.framework import func_graph as func_graph_lib
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import control_flow_v2_func_graphs, resource_variable_ops
+from tensorflow.python.saved_model import save_context
+from tensorflow.python.training import server_lib
+from tensorflow.python.types import distribute as distribute_types
+
+StrategyBase = ps_strategy.ParameterServerStrategyV2
+ExtendedBase = ps_strategy.ParameterServerStrategyV2Extended
+VariableBase = resource_variable_ops.ResourceVariable
+DistributedDatasetBase = distribute_types.DistributedDatasetInterface
+DistributedIteratorBase = distribute_types.DistributedIteratorInterface
+PerReplica = values.PerReplica
+ReplicaContext = distribute_lib.ReplicaContext
+UpdateContext = distribute_lib.UpdateContext
+
+_connected: dict[str, list[str]] | None = None
+
+
+# -- the cluster ------------------------------------------------------------------------------------------------------
+
+
+def connect(spec: dict[str, list[str]], protocol: str) -> None:
+    """Makes this process the chief of a cluster. A process stays with its first cluster as long as that one lives."""
+    global _connected
+    if is_connected(spec):
+        return
+    filters = server_lib.ClusterDeviceFilters()
+    for index in range(len(spec["worker"])):
+        filters.set_device_filters("worker", index, ["/job:ps", "/job:chief"])
+    for index in range(len(spec["ps"])):
+        filters.set_device_filters("ps", index, ["/job:ps", "/job:worker", "/job:chief"])
+    os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = "False"  # one request per worker at a time
+    os.environ["TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY"] = "True"  # executors here are synchronous
+    cluster = tf.train.ClusterSpec(spec)
+    remote.connect_to_cluster(cluster, job_name="chief", protocol=protocol, cluster_device_filters=filters)
+    context.ensure_initialized()
+    _connected = spec
+
+
+def is_connected(spec: dict[str, list[str]]) -> bool:
+    """Whether this process is the chief of a cluster that has all tasks of `spec`."""
+    return _connected is not None and _covers(_connected, spec)
+
+
+def worker_devices(workers: int) -> list[str]:
+    """The device each worker trains on: its first GPU, else its CPU."""
+    devices = [tf.DeviceSpec.from_string(d.name) for d in tf.config.list_logical_devices("GPU")]
+    gpus = [sorted(d.device_index for d in devices if d.job == "worker" and d.task == w) for w in range(workers)]
+    for worker, found in enumerate(gpus):
+        if len(found) > 1:
+            tf.get_logger().warning("worker %d has %d GPUs and uses the first: one replica per worker.", worker, len(found))
+    return [f"/job:worker/replica:0/task:{w}/device:{f'GPU:{g[0]}' if g else 'CPU:0'}" for w, g in enumerate(gpus)]
+
+
+def _covers(connected: dict[str, list[str]], spec: dict[str, list[str]]) -> bool:
+    return all(connected.get(job, [])[: len(addresses)] == addresses for job, addresses in spec.items())
+
+
+def is_alive(device: str) -> bool:
+    """Whether the task of `device` answers and is the one this process connected to."""
+    return context.context().check_alive(device)
+
+
+def update_cluster() -> None:
+    """Connects again to tasks that were restarted; returns when every task answers."""
+    context.context().update_server_def(context.get_server_def())
+
+
+def new_executor():
+    """A synchronous executor of its own for one worker's thread."""
+    return executor_lib.new_executor(enable_async=False)
+
+
+@contextlib.contextmanager
+def running_on(device: str, executor):
+    """Eager operations and functions under it run on `device`, apart from those of other executors."""
+    with context.executor_scope(executor), tf.device(device):
+        yield
+
+
+# -- variables whose copy is found when the function is called --------------------------------------------------------
+
+
+def is_eager() -> bool:
+    """Whether operations run at once; False while a function is traced."""
+    return context.executing_eagerly()
+
+
+def is_saving() -> bool:
+    """Whether a SavedModel is being written."""
+    return save_context.in_save_context()
+
+
+def function_graph():
+    """The graph of the function being traced: branches and loops count as part of the function around them."""
+    graph = ops.get_default_graph()
+    while isinstance(graph, control_flow_v2_func_graphs.ControlFlowFuncGraph):
+        graph = graph.outer_graph
+    return graph
+
+
+def graphs_around() -> list:
+    """The function graph being traced and all that are being traced around it."""
+    graph, found = ops.get_default_graph(), []
+    while isinstance(graph, func_graph_lib.FuncGraph):
+        found.append(graph)
+        graph = graph.outer_graph
+    return found
+
+
+def capture_handle(closure, example: tf.Tensor | None, key) -> tf.Tensor:
+    """A resource handle that is `closure()` each time the traced function is called, one per key and function.
+
+    Args:
+        closure: returns the handle to use, in the thread that calls.
+        example: a handle with the dtype and shape of all of them, None where the shape is not fixed.
+        key: hashable; the same key gives the same tensor within one function.
+    """
+    spec = tf.TensorSpec([], tf.resource) if example is None else ps_values.PerWorkerVariableSpec(value=example)
+    return function_graph().capture_call_time_value(closure, spec, key=key)
+
+
+def read_handle(handle: tf.Tensor, dtype: tf.DType, shape) -> tf.Tensor:
+    """The value of the variable behind `handle`."""
+    value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
+    value.set_shape(shape)
+    return value
+
+
+_ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"  # TensorFlow's name for resources that live as long as a handle
+
+
+@functools.cache
+def _vector_maker(dtype: tf.DType):
+    return tf.function(
+        lambda: tf.raw_ops.VarHandleOp(dtype=dtype, shape=tf.TensorShape(None), shared_name=_ANONYMOUS),
+        autograph=False,
+    ).get_concrete_function()
+
+
+def new_vector_handle(dtype: tf.DType) -> tf.Tensor:
+    """Handle of a new variable for vectors of any length, on the device this is called under.
+
+    Made by a function, because a remote handle that TensorFlow knows the shape of must know all of it: a shape known
+    in part aborts the server, and an unknown one is taken for a scalar.
+    """
+    return _vector_maker(dtype)()
+
+
+def new_copy(variable: tf.Variable, device: str) -> tf.Variable:
+    """An uninitialised variable of the same shape and dtype on `device`."""
+    with tf.device(device):
+        return resource_variable_ops.UninitializedVariable(
+            shape=variable.shape, dtype=variable.dtype, trainable=False, name=variable.name.split(":")[0]
+        )
+
+
+# -- data -------------------------------------------------------------------------------------------------------------
+
+
+def dataset_to_graph(dataset: tf.data.Dataset) -> bytes:
+    """A serialized GraphDef that builds `dataset`; tensors it holds are in it as constants."""
+    return coordinator_values.serialize_dataset_to_graph(dataset).numpy()
+
+
+def dataset_from_graph(graph: tf.Tensor, element_spec) -> tf.data.Dataset:
+    """The dataset that a serialized GraphDef (string[]) builds, made where this is executed."""
+    return coordinator_values.deserialize_dataset_from_graph(graph, element_spec)
+
+
+def open_iterator(variant: tf.Tensor, element_spec) -> tf.Tensor:
+    """A new iterator over the dataset behind `variant`, on the device it is called under: its handle."""
+    types = structure.get_flat_tensor_types(element_spec)
+    shapes = structure.get_flat_tensor_shapes(element_spec)
+    handle = tf.raw_ops.AnonymousIteratorV3(output_types=types, output_shapes=shapes)
+    tf.raw_ops.MakeIterator(dataset=variant, iterator=handle)
+    return handle
+
+
+def iterator_behind(handle: tf.Tensor, element_spec) -> tf.data.Iterator:
+    """The iterator behind a handle, for use inside a function."""
+    return iterator_ops.OwnedIterator(components=[handle], element_spec=element_spec)
+
+
+def variant_of(dataset: tf.data.Dataset) -> tf.Tensor:
+    """The variant tensor that stands for `dataset`."""
+    return dataset._variant_tensor

@@ -1,0 +1,83 @@
+"""What TensorFlow asks of a strategy's inside: variables are local, a replica is a worker, nothing is reduced here."""
+
+from __future__ import annotations
+
+import contextlib
+
+import tensorflow as tf
+
+from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute.local_variable import LocalVariable
+
+_PASSED_ON = "initial_value trainable name dtype constraint synchronization aggregation shape validate_shape".split()
+
+
+class Extended(_tf.ExtendedBase):
+    """Makes `LocalVariable`s under the scope and runs a replica's code as it is.
+
+    Args:
+        strategy: the strategy it belongs to.
+        resolver: its cluster.
+        cache: what keeps the chief's copies in step.
+    """
+
+    def __init__(self, strategy, resolver, cache):
+        super().__init__(strategy, resolver, variable_partitioner=None)
+        self._cache = cache
+        self._is_making_slot = False
+        self.variables: list[LocalVariable] = []
+
+    @property
+    def _num_replicas_in_sync(self):
+        return 1  # one replica per worker: losses and gradients are scaled per worker
+
+    def _resource_creator_scope(self):
+        return None
+
+    def _create_variable(self, next_creator, **kwargs):
+        if not _tf.is_eager():
+            with tf.init_scope():
+                if not _tf.is_eager():
+                    raise ValueError(f"Variable {kwargs.get('name')!r} cannot be made while a function is traced.")
+        known = {name: kwargs[name] for name in _PASSED_ON if kwargs.get(name) is not None}
+        with tf.init_scope(), tf.device("/job:chief/replica:0/task:0/device:CPU:0"):
+            variable = LocalVariable(
+                cache=self._cache,
+                is_slot=self._is_making_slot,
+                distribute_strategy=self._container_strategy(),
+                **known,
+            )
+        self.variables.append(variable)
+        return variable
+
+    @contextlib.contextmanager
+    def _making_slot(self):
+        self._is_making_slot, before = True, self._is_making_slot
+        try:
+            yield
+        finally:
+            self._is_making_slot = before
+
+    def colocate_vars_with(self, colocate_with_variable):
+        """A slot lives wherever its variable has a copy: nothing needs to be said, but that it is a slot."""
+        return self._making_slot()
+
+    def _validate_colocate_with_variable(self, colocate_with_variable):
+        return
+
+    def _call_for_each_replica(self, fn, args, kwargs):
+        with _tf.ReplicaContext(self._container_strategy(), replica_id_in_sync_group=0):
+            return fn(*args, **kwargs)
+
+    def _update(self, var, fn, args, kwargs, group):
+        with _tf.UpdateContext(var.device):
+            return fn(var, *args, **kwargs)
+
+    def _reduce_to(self, reduce_op, value, destinations, options):
+        return value
+
+    def _batch_reduce_to(self, reduce_op, value_destination_pairs, options):
+        return [value for value, _ in value_destination_pairs]
+
+    def _local_results(self, value):
+        return tuple(value.values) if isinstance(value, _tf.PerReplica) else (value,)

@@ -1,0 +1,212 @@
+"""Variables that the workers share through the servers: trainable weights, and averages such as BatchNorm's.
+
+One `Shared` is a method applied to a list of variables: their layout, their blocks on the servers, and what each worker
+keeps of them. Its functions are called while a worker's round or the merge is traced.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from slimdp_tf.distribute.blocks import Layout
+from slimdp_tf.distribute.local_variable import LocalVariable, Shelf, Vector
+from slimdp_tf.distribute.slots import Block
+from slimdp_tf.distribute.workers import Workers
+from slimdp_tf.exchange import Exchange, payload_bytes
+from slimdp_tf.method import Method
+from slimdp_tf.types import Edits, Payload, State
+
+class Shared:
+    """A method on a list of variables.
+
+    Args:
+        method: how they are exchanged.
+        variables: what is exchanged, in the order in which it is flattened.
+        devices: a device per server.
+        workers: the workers.
+        seed: the run's seed.
+    """
+
+    def __init__(self, method: Method, variables: list[LocalVariable], devices: list[str], workers: Workers, seed: int):
+        self.layout = Layout.of(variables, len(devices))
+        self.exchange = Exchange(method, self.layout.sizes, seed)
+        self.devices, self.workers = devices[: len(self.layout.sizes)], workers
+        templates = _templates(self.exchange)
+        self.blocks = [Block(self.exchange, j, d, len(workers), templates[j]) for j, d in enumerate(self.devices)]
+        self._worker_variables: list[list[dict[str, tf.Variable]]] = [[{} for _ in range(len(workers))] for _ in self.blocks]
+        self._shelves: list[dict[str, Shelf]] = []
+        workers.furnish(self._furnish)
+        self._shelves = [
+            {name: Shelf([per[name] for per in block]) for name in block[min(workers.live)]}
+            for block in self._worker_variables
+        ]
+        nothing = [tf.zeros([0], tf.int32) for _ in self.blocks]
+        tf.function(lambda: self._set_keys(nothing, 0), autograph=False)()
+
+    # -- in a worker's round --------------------------------------------------------------------------------------
+
+    def adopt(self, round_number: tf.Tensor, worker: tf.Tensor, everything: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        """Pulls what was made ready for the worker here (or every entry) and takes it over.
+
+        Returns:
+            Bytes pulled, i64[blocks, 2] (values, keys), and signatures that did (not) match, i64[2].
+        """
+        draw = self.exchange.draw(round_number - 1, worker)
+        local = None if everything else self.layout.flatten([v.value() for v in self.layout.variables])
+        pulled, counts = [], []
+        for j, block in enumerate(self.blocks):
+            if everything:
+                payload: Payload = {"value": tf.identity(block.read_everything())}
+                pulled.append(payload["value"])
+                self._write(j, self.exchange.init_worker(payload["value"]))
+            else:
+                payload = {name: tf.identity(tensor) for name, tensor in block.read_answer().items()}
+                agreed = dict(self._agreed(j), pushed=self._shelves[j]["pushed"].read())
+                new, edits = self.exchange.adopt(j, self._state(j), local[j], payload, agreed, draw)
+                pulled.append(new)
+                self._write(j, edits)
+            counts.append(tf.stack(payload_bytes(payload)))
+        for variable, value in zip(self.layout.variables, self.layout.restore(pulled)):
+            variable.assign(value)
+        keys, matches = self._renew_keys()
+        return tf.stack(counts) + keys, matches
+
+    def push(self, round_number: tf.Tensor, worker: tf.Tensor, whole: bool, note: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Stores the update of the worker here in its slots.
+
+        Returns:
+            Bytes pushed, i64[blocks, 2] (values, keys), and entries explored beyond the core, i64[].
+        """
+        draw = self.exchange.draw(round_number, worker)
+        local = self.layout.flatten([v.value() for v in self.layout.variables])
+        counts, explored = [], tf.zeros([], tf.int64)
+        for j, block in enumerate(self.blocks):
+            agreed = self._agreed(j)
+            payload, pushed, edits = self.exchange.push(j, self._state(j), local[j], agreed, draw, whole)
+            block.store(payload, tf.cast(round_number, tf.int64), note)
+            if pushed is not None:
+                edits = dict(edits, pushed=pushed)
+                explored += tf.size(pushed, tf.int64) - tf.size(agreed["core"], tf.int64)
+            self._write(j, edits)
+            counts.append(tf.stack(payload_bytes(payload)))
+        return tf.stack(counts), explored
+
+    def _renew_keys(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Compares signatures with the servers and fetches the keys of the blocks where they differ."""
+        if not self.exchange.method.agreement.period:
+            return tf.zeros([len(self.blocks), 2], tf.int64), tf.zeros([2], tf.int64)
+        counts, matches = [], tf.zeros([2], tf.int64)
+        for block, shelf in zip(self.blocks, self._shelves):
+            with tf.device(block.device):
+                theirs = block.signature.read_value()
+            theirs = tf.identity(theirs)
+            is_same = tf.reduce_all(tf.equal(theirs, shelf["signature"].read()))
+
+            def fetch(block=block, shelf=shelf, theirs=theirs):
+                with tf.device(block.device):
+                    agreed = block.agreed
+                core = tf.identity(agreed["core"])
+                shelf["core"].write(core)
+                shelf["share"].write(tf.identity(agreed["share"]))
+                shelf["signature"].write(theirs)
+                return tf.size(core, tf.int64) * core.dtype.size + 4 * 8
+
+            keys = tf.cond(is_same, lambda: tf.zeros([], tf.int64), fetch) + 3 * 8
+            counts.append(tf.stack([tf.zeros([], tf.int64), keys]))
+            matches += tf.where(is_same, tf.constant([1, 0], tf.int64), tf.constant([0, 1], tf.int64))
+        return tf.stack(counts), matches
+
+    def _state(self, block: int) -> State:
+        held = ("core", "share", "signature", "pushed")
+        return {name: shelf.read() for name, shelf in self._shelves[block].items() if name not in held}
+
+    def _agreed(self, block: int) -> State:
+        return {name: self._shelves[block][name].read() for name in ("core", "share", "signature")}
+
+    def _write(self, block: int, edits: Edits) -> None:
+        for name, edit in edits.items():
+            self._shelves[block][name].write(edit)
+
+    # -- in the merge ---------------------------------------------------------------------------------------------
+
+    def inspect(self, round_number: tf.Tensor, whole: bool) -> list[tf.Tensor]:
+        """What may become of each worker's push, per block, i32[workers]."""
+        return [block.inspect(round_number, whole) for block in self.blocks]
+
+    def merge(self, round_number: tf.Tensor, verdicts: tf.Tensor, whole: bool, refresh: bool) -> None:
+        """Folds the round on every server, makes the answers ready, and chooses new keys where `refresh`."""
+        values, updates = [], []
+        for block in self.blocks:
+            value, update = block.fold(round_number, verdicts, whole)
+            values.append(value)
+            updates.append(update)
+        for block in self.blocks:
+            block.prepare_answers(verdicts)
+        if refresh:
+            keys = self.exchange.refresh(values, updates, lambda j: tf.device(self.devices[j]))
+            self._set_keys(keys, round_number + 1)
+
+    def core_entries(self) -> tf.Tensor:
+        """Entries in the core, over all blocks, i64[]."""
+        return tf.add_n([tf.size(block.core.read(), tf.int64) for block in self.blocks])
+
+    def _set_keys(self, keys: list[tf.Tensor], version: tf.Tensor | int) -> None:
+        for block, agreed in zip(self.blocks, self.exchange.agree(keys, version)):
+            block.adopt_keys(agreed)
+
+    # -- for the chief --------------------------------------------------------------------------------------------
+
+    def fetch(self) -> list[tf.Tensor]:
+        """The servers' value of each variable."""
+        return self.layout.restore([tf.identity(block.value.read_value()) for block in self.blocks])
+
+    def store(self, values: list[tf.Tensor]) -> None:
+        """Sets the servers' value of each variable; workers must pull everything after it."""
+        for block, value in zip(self.blocks, self.layout.flatten(values)):
+            block.reset(value)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all blocks."""
+        return 4 * self.layout.entries
+
+    # -- on joining and leaving -----------------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Lets go of the workers: a worker that comes back is no longer given these variables."""
+        self.workers.forget(self._furnish)
+
+    def _furnish(self, worker: int) -> None:
+        """Makes this worker's variables: they hold nothing of worth until it has pulled everything."""
+        device = self.workers.devices[worker]
+        for j, size in enumerate(self.exchange.sizes):
+            with tf.device(device):
+                made = {name: tf.Variable(t, trainable=False) for name, t in self.exchange.init_worker(tf.zeros([size])).items()}
+                made["share"] = tf.Variable(tf.zeros([4], tf.int64))
+                made["signature"] = tf.Variable(tf.fill([3], tf.constant(-1, tf.int64)))
+                for name in ("core", "pushed"):
+                    made[name] = Vector(tf.int32)
+            self._worker_variables[j][worker] = made
+            if self._shelves:
+                for name, shelf in self._shelves[j].items():
+                    shelf.variables[worker] = made[name]
+
+
+def _templates(exchange: Exchange) -> list[tuple[Payload, Payload]]:
+    """For each block the tensors a push may hold, and those of an answer: names, dtypes, nothing else."""
+
+    def trace():
+        found = []
+        keys = [tf.zeros([0], tf.int32) for _ in exchange.sizes]
+        for j, (size, agreed) in enumerate(zip(exchange.sizes, exchange.agree(keys, 0))):
+            local, draw = tf.zeros([size]), exchange.draw(0, 0)
+            state = exchange.init_worker(local)
+            pushed: Payload = {}
+            for whole in (False, True) if exchange.method.agreement.whole else (False,):
+                pushed.update(exchange.push(j, state, local, agreed, draw, whole)[0])
+            held = dict(agreed, pushed=keys[j])
+            found.append((pushed, exchange.answer(j, exchange.init_server(local), local, held, draw)[0]))
+        return found
+
+    return tf.function(trace, autograph=False).get_concrete_function().structured_outputs
+

@@ -1,0 +1,193 @@
+"""The strategy: what users of tf.distribute and Keras see."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute.cluster import await_tasks, check_port_is_free, resolve, serve
+from slimdp_tf.distribute.data import Arrays, Function, Graphs, NextBatch, ShardedDataset
+from slimdp_tf.distribute.extended import Extended
+from slimdp_tf.distribute.local_variable import LocalVariable
+from slimdp_tf.distribute.rounds import Rounds, Step
+from slimdp_tf.distribute.workers import Workers
+from slimdp_tf.measure.record import RoundRecord, Traffic
+from slimdp_tf.method import Method
+from slimdp_tf.methods import plump
+
+
+class SlimDPStrategy(_tf.StrategyBase):
+    """Trains a model made under `scope()` on all workers, exchanging weights by a method.
+
+    On a host whose TF_CONFIG says worker or ps, the constructor serves that task and ends the process with the chief:
+    the same program runs on every host.
+
+    Args:
+        cluster_resolver: the cluster; None reads TF_CONFIG.
+        method: of slimdp_tf.methods; None is `plump()`.
+        seed: of every random draw of the method and of shuffles without a seed.
+        timeout_s: seconds to wait for the tasks to answer at the start.
+        worker_deadline_s: seconds after which a worker that does not finish its round is left out of it.
+        cluster_deadline_s: seconds to wait for one worker when none is left.
+        on_nonfinite: "raise" or "skip" when a worker's update is not finite; it never reaches the weights.
+
+    Raises:
+        ValueError: the cluster or an argument cannot be used; the message says what, allowed and received.
+        ClusterError: a task did not answer in time.
+    """
+
+    def __init__(
+        self,
+        cluster_resolver: tf.distribute.cluster_resolver.ClusterResolver | None = None,
+        method: Method | None = None,
+        *,
+        seed: int = 0,
+        timeout_s: float = 60.0,
+        worker_deadline_s: float = 300.0,
+        cluster_deadline_s: float = 60.0,
+        on_nonfinite: str = "raise",
+    ):
+        _check_arguments(method, seed, on_nonfinite, timeout_s, worker_deadline_s, cluster_deadline_s)
+        resolver = cluster_resolver or tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        spec, job, index = resolve(resolver)
+        if job != "chief":
+            serve(spec, job, index)
+        await_tasks(spec, timeout_s)
+        if not _tf.is_connected(spec):
+            check_port_is_free(spec["chief"][0], "the chief")
+        _tf.connect(spec, resolver.rpc_layer or "grpc")
+        self._cluster_resolver, self._cluster_coordinator = resolver, None
+        self._is_parameter_server_strategy_v2, self._canonicalize_devices = True, False
+        self.method = method or plump()
+        self.seed = seed
+        names = [f"worker {i} at {address}" for i, address in enumerate(spec["worker"])]
+        workers = Workers(_tf.worker_devices(len(names)), names, worker_deadline_s, cluster_deadline_s)
+        devices = [f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(spec["ps"]))]
+        self.rounds = Rounds(workers, devices, self.method, seed, on_nonfinite)
+        self._programs: dict = {}
+        self._waited, self._is_on_chief = 0, False
+        tf.distribute.Strategy.__init__(self, Extended(self, resolver, self.rounds.cache))
+
+    # -- what was measured ----------------------------------------------------------------------------------------
+
+    @property
+    def workers(self) -> int:
+        """K, the number of workers of the cluster."""
+        return len(self.rounds.workers)
+
+    @property
+    def ps(self) -> int:
+        """The number of servers of the cluster."""
+        return len(self.rounds.devices)
+
+    @property
+    def records(self) -> list[RoundRecord]:
+        """A record per round so far."""
+        return self.rounds.records
+
+    @property
+    def traffic(self) -> Traffic:
+        """Bytes so far: push, pull, keys, chief, and per server."""
+        total = Traffic(chief_bytes=self.rounds.cache.chief_bytes, ps_bytes=(0,) * self.ps)
+        for record in self.records:
+            total += record.traffic
+        return total
+
+    def on_round(self, listener: Callable[[RoundRecord], None]) -> None:
+        """Calls `listener` with the record of every round, on the chief."""
+        self.rounds.listeners.append(listener)
+
+    # -- data -----------------------------------------------------------------------------------------------------
+
+    def experimental_distribute_dataset(self, dataset: tf.data.Dataset, options=None) -> ShardedDataset:
+        """Gives every worker its part of `dataset`; the dataset's batches are per worker."""
+        return ShardedDataset(Graphs(dataset, self.seed), self.rounds.workers)
+
+    def distribute_datasets_from_function(self, dataset_fn, options=None) -> ShardedDataset:
+        """Gives worker k the dataset of `dataset_fn(InputContext)` with input_pipeline_id k."""
+        return ShardedDataset(Function(dataset_fn), self.rounds.workers)
+
+    def distribute_arrays(self, arrays, batch_size: int, shuffle: bool | str = False) -> ShardedDataset:
+        """Gives worker k the rows k, k + K, ... of every array in a nesting, once, in batches of `batch_size`."""
+        return ShardedDataset(Arrays(arrays, batch_size, shuffle, self.seed), self.rounds.workers)
+
+    @contextlib.contextmanager
+    def on_chief(self):
+        """Inside it, `run` runs its function here and once, with the chief's copies: for evaluation."""
+        self._is_on_chief, before = True, self._is_on_chief
+        try:
+            yield
+        finally:
+            self._is_on_chief = before
+
+    # -- custom loops ---------------------------------------------------------------------------------------------
+
+    def run(self, fn, args=(), kwargs=None, options=None):
+        """One local step: `fn` on every worker; every p-th call also exchanges weights.
+
+        Args:
+            fn: the step; it is compiled, so it must not depend on Python values that change.
+            args, kwargs: tensors, which every worker gets, and `next(iterator)` of distributed iterators, each of
+                which stands for the worker's own next batch.
+
+        Returns:
+            What `fn` returned, per worker, for `reduce` and `experimental_local_results`.
+        """
+        if self._is_on_chief:
+            return self.extended.call_for_each_replica(fn, args, kwargs)
+        if not _tf.is_eager():
+            raise RuntimeError("Call strategy.run from Python, not inside a tf.function: the step is compiled by itself.")
+        flat = tf.nest.flatten((args, kwargs or {}), expand_composites=False)
+        batches = [a for a in flat if isinstance(a, NextBatch)]
+        tensors = [tf.convert_to_tensor(a) for a in flat if not isinstance(a, NextBatch)]
+        step, structure = self._program(fn, args, kwargs or {}, flat, batches, tensors)
+        self._waited += 1
+        is_exchanging = self._waited % self.method.p == 0
+        reports = self.rounds.run(step, lambda w: [b.iterator.handle(w) for b in batches], tensors, 1, is_exchanging)
+        self.rounds.raise_refusal()
+        results = [tf.nest.pack_sequence_as(structure[0], [tf.constant(o) for o in r.outputs]) for r in reports]
+        return tf.nest.map_structure(lambda *values: _tf.PerReplica(values), *results)
+
+    def _program(self, fn, args, kwargs, flat, batches, tensors):
+        key = (fn, *(id(b.iterator.dataset) for b in batches), *((t.dtype, tuple(t.shape)) for t in tensors))
+        if key not in self._programs:
+            structure = []
+
+            def call(elements, arguments):
+                elements, arguments = iter(elements), iter(arguments)
+                filled = [next(elements if isinstance(a, NextBatch) else arguments) for a in flat]
+                a, k = tf.nest.pack_sequence_as((args, kwargs), filled)
+                out = self.extended.call_for_each_replica(tf.autograph.experimental.do_not_convert(fn), a, k)
+                structure[:] = [tf.nest.map_structure(lambda t: 0, out)]
+                return [tf.convert_to_tensor(t) for t in tf.nest.flatten(out)]
+
+            specs = [tf.TensorSpec.from_tensor(t) for t in tensors]
+            self._programs[key] = Step(call, [b.iterator.element_spec for b in batches], specs, False), structure
+        step, structure = self._programs[key]
+        variables = list(self.extended.variables)
+        self.rounds.prepare(step, variables, [v for v in variables if v.trainable and v.dtype.is_floating], [])
+        return step, structure
+
+    def reduce(self, reduce_op, value, axis=None):
+        """The sum or mean over workers of what `run` returned (over `axis` of each value first, if given)."""
+        is_mean = str(getattr(reduce_op, "value", reduce_op)).upper() == "MEAN"
+        fold = tf.reduce_mean if is_mean else tf.reduce_sum
+        local = [v if axis is None else fold(v, axis) for v in self.experimental_local_results(value)]
+        return fold(tf.stack(local), 0)
+
+
+def _check_arguments(method, seed, on_nonfinite, *seconds) -> None:
+    if method is not None and not isinstance(method, Method):
+        raise TypeError(f"method must be one of slimdp_tf.methods, such as slim(). Received: {method!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ValueError(f"seed must be an integer of at least 0. Received: {seed!r}")
+    if on_nonfinite not in ("raise", "skip"):
+        raise ValueError(f"on_nonfinite must be 'raise' or 'skip'. Received: {on_nonfinite!r}")
+    if not all(isinstance(s, int | float) and s > 0 for s in seconds):
+        raise ValueError(f"timeout_s, worker_deadline_s and cluster_deadline_s must be positive. Received: {seconds}")
+
+
+__all__ = ["LocalVariable", "SlimDPStrategy"]

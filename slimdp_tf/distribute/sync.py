@@ -1,0 +1,216 @@
+"""Who owns a variable's value, and how the chief's copies are kept in step with the owners.
+
+| role | which variables | the global value | after an assignment on the chief |
+|---|---|---|---|
+| WEIGHT | trainable | the servers' block | the servers' block is set, every worker pulls everything |
+| AVERAGE | written by training, float, of the model (BatchNorm's averages) | the servers' mean | the same |
+| SUM | metrics (aggregation SUM) | sum over workers | the first worker gets it, the others zero |
+| FIRST | aggregation ONLY_FIRST_REPLICA, written (`iterations`) | the first live worker's | every worker gets it |
+| OWN | optimizer slots, random states, everything else that training writes | mean over workers, or the chief's if not float | every worker gets it, random states shifted by the worker's number |
+| FIXED | never written by training (learning rate, frozen weights) | the chief's | every worker gets it |
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from slimdp_tf.distribute.local_variable import LocalVariable
+from slimdp_tf.distribute.shared import Shared
+from slimdp_tf.distribute.workers import Workers
+
+_STRIDE = 0x9E3779B1  # between the random states of two workers; odd, so all differ
+
+Role = enum.Enum("Role", "WEIGHT AVERAGE SUM FIRST OWN FIXED")
+
+
+def role_of(variable: LocalVariable, graph, is_weight: bool, is_private: bool) -> Role:
+    """The role of a variable in a training function.
+
+    Args:
+        variable: any variable made under the strategy's scope.
+        graph: the graph of the training function.
+        is_weight: whether it is one of the weights that are trained.
+        is_private: whether it is known to belong to a worker alone (an optimizer's variable).
+    """
+    if is_weight:
+        return Role.WEIGHT
+    if not variable.is_written_in(graph):
+        return Role.FIXED
+    if variable.aggregation == tf.VariableAggregation.SUM:
+        return Role.SUM
+    if variable.aggregation == tf.VariableAggregation.ONLY_FIRST_REPLICA:
+        return Role.FIRST
+    if variable.is_slot or is_private or not variable.dtype.is_floating:
+        return Role.OWN
+    return Role.AVERAGE
+
+
+class ChiefCache:
+    """The chief's copies of all variables, as a cache of their global values.
+
+    Args:
+        workers: the workers.
+    """
+
+    def __init__(self, workers: Workers):
+        self.workers = workers
+        self.roles: dict[int, Role] = {}
+        self.variables: list[LocalVariable] = []
+        self.shared: dict[Role, Shared] = {}
+        self.chief_bytes = 0
+        self._readers: dict[tuple, object] = {}
+        self._writers: dict[tuple, object] = {}
+
+    def bind(self, roles: list[tuple[LocalVariable, Role]], shared: dict[Role, Shared]) -> None:
+        """Takes charge of `roles`; every value is sent from the chief before the next round."""
+        self.roles = {id(variable): role for variable, role in roles}
+        self.variables, self.shared = [variable for variable, _ in roles], shared
+        self._readers.clear()
+        self._writers.clear()
+        for variable in self.variables:
+            variable.is_stale, variable.is_dirty = False, True
+
+    def of_role(self, *roles: Role) -> list[LocalVariable]:
+        """The variables that have one of `roles`, in order."""
+        return [variable for variable in self.variables if self.roles[id(variable)] in roles]
+
+    def leave_behind(self) -> None:
+        """After a round: the owners have newer values than the chief's copies."""
+        for variable in self.of_role(Role.WEIGHT, Role.AVERAGE, Role.FIRST, Role.OWN):
+            variable.is_stale = True
+
+    def absorb(self, variables: list[LocalVariable], values: np.ndarray) -> None:
+        """Sets the chief's copies of metrics to `values`, f64[entries of all]: the sums the workers reported."""
+        start = 0
+        for variable in variables:
+            size = math.prod(variable.shape.as_list())
+            value = values[start : start + size].reshape(variable.shape.as_list())
+            variable.assign_cache(tf.constant(value, variable.dtype))
+            start += size
+
+    # -- owners -> chief ------------------------------------------------------------------------------------------
+
+    def fetch(self, variable: LocalVariable) -> None:
+        """Brings the chief's copy of `variable` up to date, and those of all others with the same role."""
+        role = self.roles[id(variable)]
+        stale = [v for v in self.of_role(role) if v.is_stale]
+        if role in self.shared:
+            values = self.shared[role].fetch()
+            self.chief_bytes += self.shared[role].nbytes
+            for v, value in zip(self.shared[role].layout.variables, values):
+                if v.is_stale:
+                    v.assign_cache(value)
+        elif role is Role.FIRST:
+            first = min(self.workers.live)
+            self._fill(stale, self._read(stale, [first])[first])
+        else:
+            floats = [v for v in stale if v.dtype.is_floating]
+            if floats:
+                read = self._read(floats, sorted(self.workers.live))
+                means = [np.mean([r[d].astype(np.float64) for r in read.values()], 0) for d in range(len(_dtypes(floats)))]
+                self._fill(floats, means)
+        for v in stale:
+            v.is_stale = False
+
+    def _read(self, variables: list[LocalVariable], workers: list[int]) -> dict[int, list[np.ndarray]]:
+        key = tuple(id(v) for v in variables)
+        if key not in self._readers:
+            self._readers[key] = tf.function(
+                lambda: [tf.concat([tf.reshape(v.value(), [-1]) for v in group], 0) for group in _by_dtype(variables)]
+            ).get_concrete_function()
+        read = self.workers.call(lambda worker: [t.numpy() for t in self._readers[key]()], workers)
+        self.chief_bytes += sum(array.nbytes for arrays in read.values() for array in arrays)
+        return read
+
+    def _fill(self, variables: list[LocalVariable], values: list[np.ndarray]) -> None:
+        for group, flat in zip(_by_dtype(variables), values):
+            start = 0
+            for v in group:
+                size = math.prod(v.shape.as_list())
+                v.assign_cache(tf.constant(flat[start : start + size].reshape(v.shape.as_list()), v.dtype))
+                start += size
+
+    # -- chief -> owners ------------------------------------------------------------------------------------------
+
+    def send(self) -> bool:
+        """Sends what was assigned on the chief to its owners.
+
+        Returns:
+            Whether the workers must pull everything.
+        """
+        dirty = [v for v in self.variables if v.is_dirty]
+        must_pull = False
+        for role, shared in self.shared.items():
+            if any(v.is_dirty for v in self.of_role(role)):
+                shared.store([v.value() for v in shared.layout.variables])  # reading fetches what is stale
+                self.chief_bytes += shared.nbytes
+                must_pull = True
+        others = [v for v in dirty if self.roles[id(v)] not in self.shared]
+        if others:
+            self._write(others, sorted(self.workers.live))
+        for v in dirty:
+            v.is_dirty = False
+        return must_pull
+
+    def furnish(self, worker: int) -> None:
+        """Sends everything that does not come from the servers to a worker that came back."""
+        self._write([v for v in self.variables if self.roles[id(v)] not in self.shared], [worker])
+
+    def _write(self, variables: list[LocalVariable], workers: list[int]) -> None:
+        for is_zero in (True, False):
+            group = [v for v in variables if _is_zero(v) == is_zero]
+            if not group:
+                continue
+            key = (is_zero, *(id(v) for v in group))
+            if key not in self._writers:
+                self._writers[key] = self._trace_writer(group, is_zero)
+            flat = [] if is_zero else [tf.concat([tf.reshape(v.value(), [-1]) for v in g], 0) for g in _by_dtype(group)]
+            first, write = min(self.workers.live), self._writers[key]
+            self.workers.call(
+                lambda worker, write=write, flat=flat, first=first: write(
+                    tf.constant(worker, tf.int64), tf.constant(worker == first), *[tf.identity(f) for f in flat]
+                ),
+                workers,
+            )
+            self.chief_bytes += len(workers) * sum(int(tf.size(f)) * f.dtype.size for f in flat)
+
+    def _trace_writer(self, variables: list[LocalVariable], is_zero: bool):
+        groups = _by_dtype(variables)
+
+        def write(worker, is_first, *flat):
+            for g, group in enumerate(groups):
+                sizes = [math.prod(v.shape.as_list()) for v in group]
+                pieces = [tf.zeros([s], group[0].dtype) for s in sizes] if is_zero else tf.split(flat[g], sizes)
+                for v, piece in zip(group, pieces):
+                    v.assign(self._share_of(v, tf.reshape(piece, v.shape), worker, is_first))
+
+        specs = [] if is_zero else [tf.TensorSpec([None], d) for d in _dtypes(variables)]
+        scalars = [tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.bool)]
+        return tf.function(write, autograph=False).get_concrete_function(*scalars, *specs)
+
+    def _share_of(self, variable: LocalVariable, value: tf.Tensor, worker: tf.Tensor, is_first: tf.Tensor) -> tf.Tensor:
+        """What one worker gets of a value that was assigned on the chief."""
+        role = self.roles[id(variable)]
+        if role is Role.SUM:
+            return tf.where(is_first, value, tf.zeros_like(value))
+        if role is Role.OWN and variable.dtype.is_integer and variable.shape == [2]:  # a random state (seed, counter)
+            return value + tf.cast(tf.stack([worker * _STRIDE % 2**31, 0]), variable.dtype)
+        return value
+
+
+def _is_zero(variable: LocalVariable) -> bool:
+    if variable.dtype == tf.bool or variable.dtype == tf.string:
+        return False
+    return not bool(tf.reduce_any(tf.not_equal(variable.value(), tf.zeros([], variable.dtype))))
+
+
+def _dtypes(variables: list[LocalVariable]) -> list[tf.DType]:
+    return list(dict.fromkeys(v.dtype for v in variables))
+
+
+def _by_dtype(variables: list[LocalVariable]) -> list[list[LocalVariable]]:
+    return [[v for v in variables if v.dtype == dtype] for dtype in _dtypes(variables)]

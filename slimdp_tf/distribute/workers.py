@@ -1,0 +1,154 @@
+"""Calls to the workers: one thread each, one call at a time, every wait bounded and named."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+import tensorflow as tf
+
+from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute.local_variable import standing_on
+
+_LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError)
+
+
+class ClusterError(RuntimeError):
+    """A task of the cluster failed or did not answer; the message names it."""
+
+
+class _Call:
+    """One function to run on one worker, and what came of it."""
+
+    def __init__(self, function: Callable[[int], object]):
+        self.function = function
+        self.result: object = None
+        self.error: BaseException | None = None
+        self.is_done = threading.Event()
+
+
+class Workers:
+    """The live workers of a cluster and a thread for each.
+
+    Args:
+        devices: a device per worker.
+        names: what errors call each worker, with its address.
+        deadline_s: seconds after which a worker that does not answer counts as lost.
+        cluster_deadline_s: seconds to wait for at least one live worker.
+    """
+
+    def __init__(self, devices: list[str], names: list[str], deadline_s: float, cluster_deadline_s: float):
+        self.devices, self.names = devices, names
+        self.deadline_s, self.cluster_deadline_s = deadline_s, cluster_deadline_s
+        self.live: set[int] = set(range(len(devices)))
+        self._furnishings: list[Callable[[int], None]] = []
+        self._returned: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._lost_errors: dict[int, BaseException] = {}
+        self._queues = [self._start(worker) for worker in range(len(devices))]
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    def _start(self, worker: int) -> queue.SimpleQueue:
+        calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+        executor = _tf.new_executor()
+
+        def serve():
+            while True:
+                call = calls.get()
+                try:
+                    with standing_on(worker), _tf.running_on(self.devices[worker], executor):
+                        call.result = call.function(worker)
+                except BaseException as error:  # handed to the caller, whatever it is
+                    call.error = error
+                call.is_done.set()
+
+        threading.Thread(target=serve, daemon=True, name=f"slimdp worker {worker}").start()
+        return calls
+
+    def furnish(self, make: Callable[[int], None]) -> None:
+        """Runs `make(worker)` for every worker, now and again each time a worker comes back empty.
+
+        Args:
+            make: puts what the worker needs (variables, data) on the device it is called under.
+        """
+        self._furnishings.append(make)
+        self.call(make)
+
+    def forget(self, make: Callable[[int], None]) -> None:
+        """Takes back a `furnish`."""
+        if make in self._furnishings:
+            self._furnishings.remove(make)
+
+    def call(self, function: Callable[[int], object], workers: Iterable[int] | None = None) -> dict[int, object]:
+        """Runs `function(worker)` once for each live worker, at the same time, and waits for all.
+
+        Returns:
+            The results of those that answered. A worker that failed or did not answer in time leaves `live`.
+
+        Raises:
+            Whatever `function` raised, unless it says that the worker is gone.
+            ClusterError: no worker is left.
+        """
+        targets = sorted(self.live if workers is None else self.live & set(workers))
+        calls = {worker: _Call(function) for worker in targets}
+        for worker, call in calls.items():
+            self._queues[worker].put(call)
+        give_up, results = time.monotonic() + self.deadline_s, {}
+        for worker, call in calls.items():
+            if not call.is_done.wait(max(0.0, give_up - time.monotonic())):
+                self._lose(worker, TimeoutError(f"no answer within {self.deadline_s:g} s"))
+            elif call.error is None:
+                results[worker] = call.result
+            elif isinstance(call.error, _LOST) and not _tf.is_alive(self.devices[worker]):
+                self._lose(worker, call.error)
+            else:
+                raise call.error
+        if targets and not self.live:
+            self._wait_for_any()
+        return results
+
+    def take_returned(self) -> list[int]:
+        """Workers that answer again: they are furnished and live when this returns."""
+        returned = []
+        while not self._returned.empty():
+            worker = self._returned.get()
+            self.live.add(worker)
+            for make in self._furnishings:
+                self.call(make, [worker])
+            if worker in self.live:
+                returned.append(worker)
+        return returned
+
+    def _lose(self, worker: int, error: BaseException) -> None:
+        self.live.discard(worker)
+        self._lost_errors[worker] = error
+        tf.get_logger().warning("%s is lost (%s); training goes on without it.", self.names[worker], _brief(error))
+        threading.Thread(target=self._await, args=(worker,), daemon=True, name=f"slimdp awaits {worker}").start()
+
+    def _await(self, worker: int) -> None:
+        while True:
+            time.sleep(0.5)
+            try:
+                _tf.update_cluster()
+                if _tf.is_alive(self.devices[worker]):
+                    break
+            except tf.errors.OpError:
+                continue
+        tf.get_logger().warning("%s is back.", self.names[worker])
+        self._queues[worker] = self._start(worker)
+        self._returned.put(worker)
+
+    def _wait_for_any(self) -> None:
+        give_up = time.monotonic() + self.cluster_deadline_s
+        while self._returned.empty():
+            if time.monotonic() > give_up:
+                lost = "; ".join(f"{self.names[w]}: {_brief(e)}" for w, e in sorted(self._lost_errors.items()))
+                raise ClusterError(f"No worker answers, and none came back within {self.cluster_deadline_s:g} s. {lost}")
+            time.sleep(0.1)
+
+
+def _brief(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0][:200] or type(error).__name__

@@ -1,0 +1,1 @@
+"""Keras's side: the bridge to its trainer, and experiments (data, models, configs, TensorBoard)."""

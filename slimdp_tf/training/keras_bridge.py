@@ -1,0 +1,304 @@
+"""Everything the package knows of Keras's inside: how `fit` hands its steps to the rounds of a `SlimDPStrategy`.
+
+`install` changes three methods and one name of Keras's TensorFlow trainer; for models that were not made under a
+`SlimDPStrategy` each of them does what it did before. `evaluate` and `predict` run on the chief, with the servers'
+weights, so they see every example once and in order. Run with the versions of `KERAS_VERSIONS`; a test imports every
+name used here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import warnings
+
+import numpy as np
+import tensorflow as tf
+from keras.src import tree
+from keras.src.backend.tensorflow import trainer as tf_trainer
+from keras.src.trainers import data_adapters
+from keras.src.trainers.data_adapters import array_slicing
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
+
+from slimdp_tf.distribute.data import ShardedDataset, ShardedIterator
+from slimdp_tf.distribute.rounds import Step
+from slimdp_tf.distribute.strategy import LocalVariable, SlimDPStrategy
+
+KERAS_VERSIONS = ("3.12", "3.15")
+
+_Trainer = tf_trainer.TensorFlowTrainer
+_KerasEpochIterator = tf_trainer.TFEpochIterator
+
+
+def install() -> None:
+    """Teaches Keras's trainer to hand its steps to a `SlimDPStrategy`. Doing it twice changes nothing."""
+    if tf_trainer.TFEpochIterator is not _KerasEpochIterator:
+        return
+    tf_trainer.TFEpochIterator = _make_epoch_iterator
+    _Trainer.make_train_function = _replacing(_Trainer.make_train_function, _make_train_function)
+    _Trainer.make_test_function = _replacing(_Trainer.make_test_function, _running_on_chief("test_function"))
+    _Trainer.make_predict_function = _replacing(_Trainer.make_predict_function, _running_on_chief("predict_function"))
+    _Trainer.train_on_batch = _replacing(_Trainer.train_on_batch, _refuse_train_on_batch)
+
+
+def _strategy_of(model) -> SlimDPStrategy | None:
+    strategy = model.distribute_strategy
+    return strategy if isinstance(strategy, SlimDPStrategy) else None
+
+
+def _replacing(original, replacement):
+    """The method `replacement(original, strategy, model, ...)` for models of a SlimDPStrategy, else `original`."""
+
+    @functools.wraps(original)
+    def method(model, *args, **kwargs):
+        strategy = _strategy_of(model)
+        if strategy is None:
+            _check_is_not_half_ours(model)
+            return original(model, *args, **kwargs)
+        return replacement(original, strategy, model, *args, **kwargs)
+
+    return method
+
+
+def _refuse_train_on_batch(original, strategy, model, *args, **kwargs):
+    raise RuntimeError(
+        "train_on_batch is not possible under SlimDPStrategy: one batch cannot be each worker's own. "
+        "Use model.fit, or strategy.run with next(iterator) of a distributed dataset."
+    )
+
+
+def _running_on_chief(attribute: str):
+    """A make_..._function whose function runs on the chief, outside the rounds."""
+
+    def make(original, strategy, model, force=False):
+        if getattr(model, attribute) is not None and not force:
+            return
+        setattr(model, attribute, None)
+        with strategy.on_chief():
+            original(model, force=True)
+        function = getattr(model, attribute)
+
+        def run(data):
+            with strategy.on_chief():
+                return function(data)
+
+        setattr(model, attribute, run)
+
+    return make
+
+
+# -- fit --------------------------------------------------------------------------------------------------------------
+
+
+def _make_train_function(original, strategy, model, force=False):
+    if model.train_function is None or force:
+        model.train_function = _Training(strategy, model)
+
+
+class _Training:
+    """A model's `train_function`: one call is one round."""
+
+    def __init__(self, strategy: SlimDPStrategy, model):
+        if model.run_eagerly:
+            raise ValueError("run_eagerly=True is not possible under SlimDPStrategy: the workers run compiled steps.")
+        self.strategy, self.model = strategy, model
+        self._names: list[str] = []
+        self._shapes: list[tuple[int, ...]] = []
+        self._steps: dict = {}
+        self._results = tf.function(model.get_metrics_result)
+
+    def __call__(self, iterator: ShardedIterator) -> dict:
+        step = self._step_for(iterator.element_spec)
+        reports = self.strategy.rounds.run(step, lambda w: [iterator.handle(w)], [], iterator.steps, True)
+        outputs = [report.outputs[0] for report in reports if report.steps]
+        if not outputs:
+            raise tf.errors.OutOfRangeError(None, None, "The data of all workers has ended.")
+        logs = self._unpack(np.mean(outputs, 0))
+        results = self._results()
+        logs.update({name: value.numpy() for name, value in results.items() if name in logs})
+        return logs
+
+    def _step_for(self, element_spec) -> Step:
+        flat = tuple(tree.flatten(element_spec))
+        if flat not in self._steps:
+            self._steps[flat] = Step(self._train_step, [element_spec], [], True)
+            with self.strategy.scope():
+                if not self.model.optimizer.built:
+                    self.model.optimizer.build(self.model.trainable_variables)
+        step = self._steps[flat]
+        variables = _checked([*self.model.variables, *self.model.metrics_variables, *self.model.optimizer.variables])
+        weights = [v.value for v in self.model.trainable_variables]
+        self.strategy.rounds.prepare(step, variables, weights, [v.value for v in self.model.optimizer.variables])
+        return step
+
+    def _train_step(self, elements, arguments) -> list[tf.Tensor]:
+        step = self.model._autoconvert_optionals(self.model.train_step)
+        logs = self.strategy.extended.call_for_each_replica(step, (elements[0],), {})
+        if not isinstance(logs, dict):
+            raise TypeError(f"train_step must return a dict of logs. Received: {type(logs).__name__}")
+        values = {name: tf.convert_to_tensor(value) for name, value in logs.items()}
+        self._names, self._shapes = list(values), [tuple(v.shape) for v in values.values()]
+        return [tf.concat([tf.reshape(tf.cast(v, tf.float64), [-1]) for v in values.values()], 0)]
+
+    def _unpack(self, flat: np.ndarray) -> dict:
+        logs, start = {}, 0
+        for name, shape in zip(self._names, self._shapes):
+            size = math.prod(shape)
+            value = flat[start : start + size].reshape(shape)
+            logs[name], start = (float(value) if shape == () else value), start + size
+        return logs
+
+
+def _checked(variables) -> list[LocalVariable]:
+    """The variables behind Keras's, once each.
+
+    Raises:
+        ValueError: one was not made under the strategy's scope.
+    """
+    found = {}
+    for variable in variables:
+        if not isinstance(variable.value, LocalVariable):
+            raise ValueError(
+                f"Variable {variable.path!r} was not made under strategy.scope(). Build the model, its metrics and its "
+                "optimizer inside `with strategy.scope():`."
+            )
+        found[id(variable.value)] = variable.value
+    return list(found.values())
+
+
+def _check_is_not_half_ours(model) -> None:
+    """Refuses a model that would train as if there were no cluster although a SlimDPStrategy is in use."""
+    ours = getattr(getattr(model, "optimizer", None), "_distribution_strategy", None)
+    if isinstance(ours, SlimDPStrategy) or isinstance(tf.distribute.get_strategy(), SlimDPStrategy):
+        raise ValueError(
+            "The model was built outside strategy.scope() but is used with a SlimDPStrategy: it would train on the "
+            "chief alone. Build and compile it inside `with strategy.scope():`."
+        )
+
+
+# -- data -------------------------------------------------------------------------------------------------------------
+
+
+class _OnChief:
+    """Stands for a strategy where Keras asks one to distribute a dataset: it stays as it is."""
+
+    def experimental_distribute_dataset(self, dataset):
+        return dataset
+
+
+def _make_epoch_iterator(distribute_strategy=None, *args, **kwargs):
+    """Keras's TFEpochIterator, or ours where `fit` asks for one under a SlimDPStrategy."""
+    if not isinstance(distribute_strategy, SlimDPStrategy):
+        return _KerasEpochIterator(distribute_strategy, *args, **kwargs)
+    if "class_weight" in kwargs:  # only fit passes it
+        return _RoundIterator(distribute_strategy, **kwargs)
+    if isinstance(kwargs["x"], ShardedDataset):
+        kwargs["x"] = kwargs["x"].on_chief()
+    return _KerasEpochIterator(_OnChief(), *args, **kwargs)
+
+
+class _RoundIterator:
+    """What `fit` iterates over: (first step, last step, iterator) of each round. See Keras's EpochIterator."""
+
+    def __init__(self, strategy, x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight, **unused):
+        self.strategy, self.steps_per_epoch = strategy, steps_per_epoch
+        self._dataset = _distribute(strategy, x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight)
+        cardinality = self._dataset.cardinality()
+        self._length = cardinality if cardinality >= 0 else None
+        self._iterator: ShardedIterator | None = None
+        self._seen = 0
+        self._is_building = True
+
+    @property
+    def num_batches(self) -> int | None:
+        """Steps per epoch, None while unknown."""
+        return self.steps_per_epoch or self._length
+
+    def reset(self) -> None:
+        """Called by `fit` when the model is built and before the first epoch."""
+        self._iterator, self._is_building = None, False
+
+    def __iter__(self):
+        if self._is_building:
+            return iter([(0, 0, iter([_example_of(self._dataset.element_spec)]))])
+        return self._rounds()
+
+    def _rounds(self):
+        if self._iterator is None or self.steps_per_epoch is None:
+            self._iterator, self._seen = iter(self._dataset), 0
+        step, steps = 0, self.num_batches or math.inf
+        while step < steps:
+            left = math.inf if self._length is None else self._length - self._seen
+            if left <= 0:
+                self._warn_of_end()
+                break
+            self._iterator.steps = int(min(self.strategy.method.p, steps - step, left))
+            self._seen += self._iterator.steps
+            yield step, step + self._iterator.steps - 1, self._iterator
+            self.strategy.rounds.raise_refusal()
+            step += self._iterator.steps
+        if self._length is not None and self._seen >= self._length:
+            self._iterator = None
+
+    @contextlib.contextmanager
+    def catch_stop_iteration(self):
+        """Ends the epoch where the data ends."""
+        try:
+            yield
+        except (StopIteration, tf.errors.OutOfRangeError):
+            self._iterator = None
+            if self.steps_per_epoch:
+                self._warn_of_end()
+
+    def _warn_of_end(self) -> None:
+        warnings.warn(
+            "The data ended before steps_per_epoch * epochs steps; the epoch ends here. Repeat the dataset "
+            "(`.repeat()`) or ask for fewer steps.",
+            stacklevel=4,
+        )
+
+
+def _distribute(strategy, x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight) -> ShardedDataset:
+    if isinstance(x, ShardedDataset):
+        if class_weight is not None:
+            raise ValueError("class_weight is not possible with a distributed dataset: yield sample weights instead.")
+        return x
+    adapter = data_adapters.get_data_adapter(
+        x=x,
+        y=y,
+        sample_weight=sample_weight,
+        batch_size=batch_size,
+        steps_per_epoch=steps_per_epoch,
+        shuffle=shuffle,
+        class_weight=class_weight,
+    )
+    if isinstance(adapter, ArrayDataAdapter):
+        sliceable = tree.flatten(array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow"))
+        if all(tf.is_tensor(column) for column in sliceable):
+            arrays = tree.pack_sequence_as(adapter._inputs, [column.numpy() for column in sliceable])
+            return strategy.distribute_arrays(tree.lists_to_tuples(arrays), adapter.batch_size, shuffle)
+    if isinstance(adapter, ArrayDataAdapter | TFDatasetAdapter):
+        return strategy.experimental_distribute_dataset(adapter.get_tf_dataset())
+    raise ValueError(
+        "fit under SlimDPStrategy takes arrays, a tf.data.Dataset, or what strategy.distribute_datasets_from_function "
+        f"returns: Python code that makes batches cannot run on the workers. Received: {type(x).__name__}"
+    )
+
+
+def _example_of(element_spec):
+    """A batch of zeros of the right shapes, for building a model; unknown dimensions are 1."""
+
+    def zeros(spec):
+        if not isinstance(spec, tf.TensorSpec):
+            return tf.zeros([1]) if spec is None else spec._from_components(_components_of(spec))
+        return tf.zeros([1 if size is None else size for size in spec.shape], spec.dtype)
+
+    return tree.map_structure(zeros, element_spec)
+
+
+def _components_of(spec):
+    return tf.nest.map_structure(
+        lambda s: tf.zeros([1 if size is None else size for size in s.shape], s.dtype), spec._component_specs
+    )

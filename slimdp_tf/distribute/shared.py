@@ -178,11 +178,12 @@ class Shared:
 
     def _furnish(self, worker: int) -> None:
         """Makes this worker's variables: they hold nothing of worth until it has pulled everything."""
-        device = self.workers.devices[worker]
+        nothing = self.exchange.agree([tf.zeros([0], tf.int32) for _ in self.blocks], 0)
         for j, size in enumerate(self.exchange.sizes):
-            with tf.device(device):
-                made = {name: tf.Variable(t, trainable=False) for name, t in self.exchange.init_worker(tf.zeros([size])).items()}
-                made["share"] = tf.Variable(tf.zeros([4], tf.int64))
+            with tf.device(self.workers.devices[worker]):
+                state = self.exchange.init_worker(tf.zeros([size]))
+                made = {name: tf.Variable(tensor, trainable=False) for name, tensor in state.items()}
+                made["share"] = tf.Variable(nothing[j]["share"])
                 made["signature"] = tf.Variable(tf.fill([3], tf.constant(-1, tf.int64)))
                 for name in ("core", "pushed"):
                     made[name] = Vector(tf.int32)

@@ -36,7 +36,7 @@ class Average:
             return [Entries(None, _ordered_sum([e.value for e in incoming]) / tf.maximum(present, 1.0))], {}
         if self.over == "workers":
             return [Entries(e.index, e.value / tf.maximum(present, 1.0)) for e in incoming], {}
-        return [Entries(None, _mean_per_entry(tf.size(value), incoming, notes))], {}
+        return [Entries(None, _mean_per_entry(tf.zeros_like(value), incoming, notes))], {}
 
 
 def _ordered_sum(values: list[tf.Tensor]) -> tf.Tensor:
@@ -47,9 +47,9 @@ def _ordered_sum(values: list[tf.Tensor]) -> tf.Tensor:
     return total
 
 
-def _mean_per_entry(size: tf.Tensor, incoming: list[Entries], notes: list[Note]) -> tf.Tensor:
-    """For every entry the mean over the workers that sent it, zero where none did. f32[size]"""
-    total, senders = tf.zeros([size]), tf.zeros([size])
+def _mean_per_entry(zeros: tf.Tensor, incoming: list[Entries], notes: list[Note]) -> tf.Tensor:
+    """For every entry the mean over the workers that sent it, zero where none did. f32[n]"""
+    total, senders = zeros, zeros
     for entries, note in zip(incoming, notes):
         if entries.index is None:
             total, senders = total + entries.value, senders + tf.cast(note.present, tf.float32)

@@ -64,7 +64,9 @@ def find_images(data_dir: str, split: str, first_label: int = 1) -> ImageFiles:
         raise ValueError(f"first_label must be 0 or 1. Received: {first_label!r}.")
     root = pathlib.Path(data_dir or "").expanduser()
     if not data_dir or not root.is_dir():
-        raise FileNotFoundError(f"data_dir must be a folder with the images. Received: {data_dir!r}, which is none.")
+        raise FileNotFoundError(
+            f"data_dir must be a folder with the images: --data_dir=FOLDER. Received: {data_dir!r}."
+        )
     for name in SPLITS[split]:
         records = [p for p in root.glob(f"{name}-*") if p.is_file()] or sorted((root / name).glob(f"{name}-*"))
         records = [str(path) for path in sorted(records) if path.is_file()]

@@ -275,10 +275,10 @@ def _distribute(strategy, x, y, sample_weight, batch_size, steps_per_epoch, shuf
         class_weight=class_weight,
     )
     if isinstance(adapter, ArrayDataAdapter):
-        sliceable = tree.flatten(array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow"))
-        if all(tf.is_tensor(column) for column in sliceable):
-            arrays = tree.pack_sequence_as(adapter._inputs, [column.numpy() for column in sliceable])
-            return strategy.distribute_arrays(tree.lists_to_tuples(arrays), adapter.batch_size, shuffle)
+        arrays = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow")
+        if all(isinstance(column, np.ndarray | tf.Tensor) for column in tree.flatten(arrays)):
+            arrays = tree.lists_to_tuples(tree.map_structure(np.asarray, arrays))
+            return strategy.distribute_arrays(arrays, adapter.batch_size, shuffle)
     if isinstance(adapter, ArrayDataAdapter | TFDatasetAdapter):
         return strategy.experimental_distribute_dataset(adapter.get_tf_dataset())
     raise ValueError(

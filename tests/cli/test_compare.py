@@ -10,8 +10,7 @@ from tensorboard.backend.event_processing import event_accumulator
 from slimdp_tf.cli import compare, config_flag
 from slimdp_tf.cli.method_list import read_methods
 from slimdp_tf.training import experiment as experiments
-from tests.training.stand_ins import LocalStrategy
-from tests.training.test_experiment import make_feed
+from tests.training.stand_ins import LocalStrategy, make_feed
 
 
 class PlayingLine(compare.ProgressLine):

@@ -8,8 +8,7 @@ from slimdp_tf.cli import session
 from slimdp_tf.measure.runs import load_run
 from slimdp_tf.training import config as configs
 from slimdp_tf.training.experiment import Experiment
-from tests.training.stand_ins import LocalStrategy, Play
-from tests.training.test_experiment import make_config, make_feed
+from tests.training.stand_ins import LocalStrategy, Play, make_config, make_feed
 
 
 def test_slugs_are_names_for_folders():

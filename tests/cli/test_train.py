@@ -8,8 +8,7 @@ import pytest
 
 from slimdp_tf.cli import config_flag, train
 from slimdp_tf.training import experiment as experiments
-from tests.training.stand_ins import LocalStrategy, Play
-from tests.training.test_experiment import make_config, make_feed
+from tests.training.stand_ins import LocalStrategy, Play, make_config, make_feed
 
 
 @pytest.fixture

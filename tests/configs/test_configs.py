@@ -72,5 +72,5 @@ def test_trains_two_rounds_on_a_cluster(small):
 
 def test_missing_data_is_said(tmp_path):
     config = get_config("vgg16_imagenet")
-    with pytest.raises(FileNotFoundError, match="data_dir must be a folder with the images. Received: ''"):
+    with pytest.raises(FileNotFoundError, match="data_dir must be a folder with the images: --data_dir=FOLDER. Received: ''"):
         Experiment.prepare(config)

@@ -12,7 +12,9 @@ import tensorflow as tf
 
 from slimdp_tf import methods
 from slimdp_tf.measure.record import RoundRecord, Traffic
+from slimdp_tf.training import config as configs
 from slimdp_tf.training.datasets import FILES
+from slimdp_tf.training.feeds import Feed
 
 PUSH_BYTES, PULL_BYTES, KEYS_BYTES = 600_000, 400_000, 50_000
 
@@ -55,6 +57,21 @@ class Play(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None) -> None:
         self._strategy.play()
+
+
+def make_config(method: str = "plump") -> configs.ConfigDict:
+    """A small model on 2 workers, 2 epochs of batches of 4."""
+    config = configs.new_config("try", model="fashion_mnist_mlp", data="fashion_mnist", method=method)
+    config.model.hidden = (8,)
+    config.batch_size, config.epochs, config.workers = 4, 2, 2
+    return config
+
+
+def make_feed(examples: int = 16) -> Feed:
+    """Random images, the first 8 for validation; image i has the label i % 10."""
+    random = np.random.default_rng(0)
+    x, y = random.integers(0, 256, (examples, 28, 28)).astype("uint8"), np.arange(examples) % 10
+    return Feed((x, y), (x[:8], y[:8]), examples)
 
 
 def write_idx(path: pathlib.Path, array: np.ndarray) -> None:

@@ -34,6 +34,8 @@ class Channel:
     carries: str = "update"
 
     def __post_init__(self):
+        if not isinstance(self.selectors, tuple):
+            raise TypeError(f"selectors must be a tuple of selectors. Received: {self.selectors!r}")
         if not self.selectors:
             raise ValueError("A channel needs at least one selector. Received: none")
         if len(self.selectors) > 1 and any(isinstance(selector, Dense) for selector in self.selectors):

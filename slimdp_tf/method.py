@@ -40,7 +40,9 @@ class Method:
         expected = {"merge": Merge, "adopt": Adopt, "trigger": Trigger, "agreement": Agreement}
         for field, protocol in expected.items():
             _check_kind(field, getattr(self, field), protocol)
-        for channel in (self.up, self.down):
+        for field, channel in (("up", self.up), ("down", self.down)):
+            if not isinstance(channel, Channel):
+                raise TypeError(f"{field} must be a Channel, as in slimdp_tf.channel. Received: {channel!r}")
             _check_kind("codec", channel.codec, Codec)
             _check_kind("memory", channel.memory, Memory)
             for selector in channel.selectors:
@@ -75,5 +77,5 @@ class Method:
 
 
 def _check_kind(field: str, rule: object, protocol: type) -> None:
-    if not isinstance(rule, protocol):
+    if isinstance(rule, type) or not isinstance(rule, protocol):
         raise TypeError(f"{field} must be a {protocol.__name__}, as in slimdp_tf.types. Received: {rule!r}")

@@ -145,8 +145,10 @@ def simulate(
         workers: K. servers: number of blocks. seed: the run's seed.
     """
     for name, value in (("rounds", rounds), ("workers", workers), ("servers", servers)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1. Received: {value}")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1. Received: {value!r}")
+    if np.size(initial) == 0:
+        raise ValueError("initial must hold at least one weight. Received: none")
     simulation = Simulation(method, initial, workers, servers, seed)
     for _ in range(rounds):
         simulation.run_round(train, method.p)

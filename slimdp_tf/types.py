@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
@@ -142,6 +143,11 @@ class Agreement(Protocol):
 
     def agree(self, keys: list[tf.Tensor], sizes: list[int]) -> list[State]:
         """Keys of every block -> what the selectors of every block are given."""
+
+
+def is_number(value: object) -> bool:
+    """Whether an option is a finite real number: a bool, a string or nan is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def edited(state: State, edits: Edits) -> State:

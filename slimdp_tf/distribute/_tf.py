@@ -40,26 +40,59 @@ _connected: dict[str, list[str]] | None = None
 
 
 def connect(spec: dict[str, list[str]], protocol: str) -> None:
-    """Makes this process the chief of a cluster. A process stays with its first cluster as long as that one lives."""
+    """Makes this process the chief of a cluster. The chief's address stays the same as long as the process lives."""
     global _connected
     if is_connected(spec):
         return
+    os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = "False"  # one request per worker at a time
+    os.environ["TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY"] = "True"  # executors here are synchronous
+    if _connected is None:
+        remote.connect_to_cluster(
+            tf.train.ClusterSpec(spec),
+            job_name="chief",
+            protocol=protocol,
+            cluster_device_filters=_filters(spec),
+        )
+        context.ensure_initialized()
+    else:
+        _set_cluster(spec)
+    _connected = spec
+
+
+def disconnect(spec: dict[str, list[str]]) -> None:
+    """Forgets the tasks of `spec`, which are about to end, so that nothing is sent to them any more."""
+    global _connected
+    if is_connected(spec):
+        _connected = {"chief": spec["chief"], "worker": [], "ps": []}
+        _set_cluster(_connected)
+
+
+def chief_address() -> str | None:
+    """host:port at which this process is a chief, None if it is not one."""
+    return _connected["chief"][0] if _connected else None
+
+
+def is_connected(spec: dict[str, list[str]]) -> bool:
+    """Whether this process is the chief of a cluster that has all tasks of `spec`."""
+    return _connected is not None and all(_connected[job][: len(spec[job])] == spec[job] for job in _connected)
+
+
+def _set_cluster(spec: dict[str, list[str]]) -> None:
+    server = type(context.get_server_def())()
+    server.CopyFrom(context.get_server_def())
+    server.cluster.CopyFrom(tf.train.ClusterSpec({job: tasks for job, tasks in spec.items() if tasks}).as_cluster_def())
+    server.cluster_device_filters.CopyFrom(_filters(spec)._as_cluster_device_filters())
+    context.context().update_server_def(server)
+
+
+def _filters(spec: dict[str, list[str]]) -> server_lib.ClusterDeviceFilters:
+    """A worker sees the servers and the chief; a server sees everything (the core is chosen over all of them)."""
     filters = server_lib.ClusterDeviceFilters()
     for index in range(len(spec["worker"])):
         filters.set_device_filters("worker", index, ["/job:ps", "/job:chief"])
     for index in range(len(spec["ps"])):
         filters.set_device_filters("ps", index, ["/job:ps", "/job:worker", "/job:chief"])
-    os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = "False"  # one request per worker at a time
-    os.environ["TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY"] = "True"  # executors here are synchronous
-    cluster = tf.train.ClusterSpec(spec)
-    remote.connect_to_cluster(cluster, job_name="chief", protocol=protocol, cluster_device_filters=filters)
-    context.ensure_initialized()
-    _connected = spec
-
-
-def is_connected(spec: dict[str, list[str]]) -> bool:
-    """Whether this process is the chief of a cluster that has all tasks of `spec`."""
-    return _connected is not None and _covers(_connected, spec)
+    return filters
 
 
 def worker_devices(workers: int) -> list[str]:
@@ -70,10 +103,6 @@ def worker_devices(workers: int) -> list[str]:
         if len(found) > 1:
             tf.get_logger().warning("worker %d has %d GPUs and uses the first: one replica per worker.", worker, len(found))
     return [f"/job:worker/replica:0/task:{w}/device:{f'GPU:{g[0]}' if g else 'CPU:0'}" for w, g in enumerate(gpus)]
-
-
-def _covers(connected: dict[str, list[str]], spec: dict[str, list[str]]) -> bool:
-    return all(connected.get(job, [])[: len(addresses)] == addresses for job, addresses in spec.items())
 
 
 def is_alive(device: str) -> bool:

@@ -16,9 +16,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 
 import tensorflow as tf
 
+from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.workers import ClusterError
 
 Spec = dict[str, list[str]]
@@ -162,6 +164,17 @@ class PartialCluster(tf.distribute.cluster_resolver.ClusterResolver):
         self._spec = check_spec(spec)
         self.task_type, self.task_id = "chief", 0
         self.rpc_layer = "grpc"
+        self._farewells: list[Callable[[], None]] = []
+
+    def before_stop(self, farewell: Callable[[], None]) -> None:
+        """Calls `farewell` while the processes still live, before they are ended."""
+        self._farewells.append(farewell)
+
+    def say_goodbye(self) -> None:
+        """Does what was asked for by `before_stop`, once."""
+        farewells, self._farewells = self._farewells, []
+        for farewell in farewells:
+            farewell()
 
     def cluster_spec(self):
         return tf.train.ClusterSpec(self._spec)
@@ -186,10 +199,9 @@ class LocalCluster(PartialCluster):
         for name, value in (("workers", workers), ("ps", ps)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} must be an integer of at least 1. Received: {value!r}")
-        ports = iter(_free_ports(1 + workers + ps))
-        super().__init__(
-            {job: [f"127.0.0.1:{next(ports)}" for _ in range(n)] for job, n in zip(_JOBS, (1, workers, ps))}
-        )
+        addresses = [f"127.0.0.1:{port}" for port in _free_ports(1 + workers + ps)]
+        chief = _tf.chief_address() or addresses[-1]  # a process that was a chief before stays at its address
+        super().__init__({"chief": [chief], "worker": addresses[:workers], "ps": addresses[workers:-1]})
         self.timeout_s = timeout_s
         self._threads = threads or max(1, (os.cpu_count() or 1) // workers)
         self._logs = tempfile.TemporaryDirectory(prefix="slimdp_", ignore_cleanup_errors=True)
@@ -216,7 +228,10 @@ class LocalCluster(PartialCluster):
 
     def part(self, workers: int, ps: int) -> PartialCluster:
         """A resolver for the first `workers` workers and the first `ps` servers of this cluster."""
-        return PartialCluster({"chief": self._spec["chief"], "worker": self._spec["worker"][:workers], "ps": self._spec["ps"][:ps]})
+        spec = {**self._spec, "worker": self._spec["worker"][:workers], "ps": self._spec["ps"][:ps]}
+        part = PartialCluster(spec)
+        self.before_stop(part.say_goodbye)
+        return part
 
     def pid(self, job: str, index: int) -> int:
         """Process id of a task."""
@@ -243,7 +258,9 @@ class LocalCluster(PartialCluster):
         self._await([(job, index)])
 
     def stop(self) -> None:
-        """Ends all processes of the cluster. May be called twice."""
+        """Brings home what models hold on the cluster, then ends its processes. May be called twice."""
+        self.say_goodbye()
+        _tf.disconnect(self._spec)
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable
 
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.cluster import await_tasks, check_port_is_free, resolve, serve
+from slimdp_tf.distribute.cluster import PartialCluster, await_tasks, check_port_is_free, resolve, serve
 from slimdp_tf.distribute.data import Arrays, Function, Graphs, NextBatch, ShardedDataset
 from slimdp_tf.distribute.extended import Extended
 from slimdp_tf.distribute.local_variable import LocalVariable
-from slimdp_tf.distribute.rounds import Rounds, Step
+from slimdp_tf.distribute.rounds import Rounds
+from slimdp_tf.distribute.step import Step
 from slimdp_tf.distribute.workers import Workers
 from slimdp_tf.measure.record import RoundRecord, Traffic
 from slimdp_tf.method import Method
@@ -56,7 +58,9 @@ class SlimDPStrategy(_tf.StrategyBase):
         if job != "chief":
             serve(spec, job, index)
         await_tasks(spec, timeout_s)
-        if not _tf.is_connected(spec):
+        if _tf.chief_address() not in (None, spec["chief"][0]):
+            raise ValueError(f"This process is a chief at {_tf.chief_address()}. Received: {spec['chief'][0]}")
+        if _tf.chief_address() is None:
             check_port_is_free(spec["chief"][0], "the chief")
         _tf.connect(spec, resolver.rpc_layer or "grpc")
         self._cluster_resolver, self._cluster_coordinator = resolver, None
@@ -70,6 +74,9 @@ class SlimDPStrategy(_tf.StrategyBase):
         self._programs: dict = {}
         self._waited, self._is_on_chief = 0, False
         tf.distribute.Strategy.__init__(self, Extended(self, resolver, self.rounds.cache))
+        if isinstance(resolver, PartialCluster):
+            rounds = weakref.ref(self.rounds)
+            resolver.before_stop(lambda: rounds() and rounds().bring_home())
 
     # -- what was measured ----------------------------------------------------------------------------------------
 

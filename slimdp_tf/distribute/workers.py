@@ -43,6 +43,7 @@ class Workers:
         self.devices, self.names = devices, names
         self.deadline_s, self.cluster_deadline_s = deadline_s, cluster_deadline_s
         self.live: set[int] = set(range(len(devices)))
+        self.is_closed = False
         self._furnishings: list[Callable[[int], None]] = []
         self._returned: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._lost_errors: dict[int, BaseException] = {}
@@ -90,8 +91,10 @@ class Workers:
 
         Raises:
             Whatever `function` raised, unless it says that the worker is gone.
-            ClusterError: no worker is left.
+            ClusterError: no worker is left, or the cluster has been stopped.
         """
+        if self.is_closed:
+            raise ClusterError("The cluster of this strategy has been stopped: there are no workers to call.")
         targets = sorted(self.live if workers is None else self.live & set(workers))
         calls = {worker: _Call(function) for worker in targets}
         for worker, call in calls.items():

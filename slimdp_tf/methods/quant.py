@@ -19,6 +19,8 @@ def quant(p: int = 1, bits: int = 8, bucket: int = 512, quantize_pull: bool = Fa
         quantize_pull: False pulls weights as 32-bit floats (the paper quantises updates only); True sends the
             server's own update in QSGD, and what the rounding left out with the next one.
     """
+    if not isinstance(quantize_pull, bool):
+        raise ValueError(f"quantize_pull must be True or False. Received: {quantize_pull!r}")
     codec = Qsgd(bits, bucket)
     down = Channel(codec=codec, memory=Carry()) if quantize_pull else Channel(carries="weights")
     return Method("quant", up=Channel(codec=codec), down=down, trigger=Every(p))

@@ -12,7 +12,7 @@ from slimdp_tf.rules.memories import Carry, Forget
 from slimdp_tf.rules.merges import Average
 from slimdp_tf.rules.selectors import Core, Dense, Explore, Pushed
 from slimdp_tf.rules.triggers import Every
-from slimdp_tf.types import Codec
+from slimdp_tf.types import Codec, is_number
 
 
 def slim(
@@ -58,14 +58,15 @@ def slim_quant(
 
 def rounds(minibatches: int, p: int) -> int:
     """q in rounds from q in mini-batches, as the paper gives it: ceil(minibatches / p)."""
-    if minibatches < 1 or p < 1:
-        raise ValueError(f"minibatches and p must be at least 1. Received: minibatches={minibatches}, p={p}")
+    for name, value in (("minibatches", minibatches), ("p", p)):
+        is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        _check(name, value, is_count, "an integer of at least 1")
     return math.ceil(minibatches / p)
 
 
 def _slim(name, alpha, beta, p, q, c, memory, average, explorer_keys, codec: Codec) -> Method:
-    _check("alpha", alpha, 0.0 < alpha <= 1.0, "a share within (0, 1]")
-    _check("beta", beta, 0.0 <= beta <= alpha, f"within [0, alpha] = [0, {alpha}]")
+    _check("alpha", alpha, is_number(alpha) and 0.0 < alpha <= 1.0, "a share within (0, 1]")
+    _check("beta", beta, is_number(beta) and 0.0 <= beta <= alpha, f"within [0, alpha] = [0, {alpha}]")
     _check("memory", memory, memory in ("forget", "carry"), "'forget' or 'carry'")
     _check("explorer_keys", explorer_keys, explorer_keys in ("sent", "derived"), "'sent' or 'derived'")
     core = SignificantCore(beta, q, c)

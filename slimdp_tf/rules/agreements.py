@@ -6,7 +6,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from slimdp_tf.types import On, State
+from slimdp_tf.types import On, State, is_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,12 +43,12 @@ class SignificantCore:
     whole = True
 
     def __post_init__(self):
-        if not 0.0 <= self.beta <= 1.0:
-            raise ValueError(f"beta, the core's share, must be within [0, 1]. Received: {self.beta}")
+        if not is_number(self.beta) or not 0.0 <= self.beta <= 1.0:
+            raise ValueError(f"beta, the core's share, must be a number within [0, 1]. Received: {self.beta!r}")
         if isinstance(self.period, bool) or not isinstance(self.period, int) or self.period < 1:
             raise ValueError(f"q, the rounds between two core selections, must be an integer of at least 1. "
                              f"Received: {self.period!r}")
-        if self.c != "auto" and (isinstance(self.c, str) or not self.c >= 0.0):
+        if self.c != "auto" and not (is_number(self.c) and self.c >= 0.0):
             raise ValueError(f"c, the weight of |g|, must be 'auto' or a number of at least 0. Received: {self.c!r}")
 
     def refresh(self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On) -> list[tf.Tensor]:
@@ -79,11 +79,12 @@ class SignificantCore:
 def sign(keys: tf.Tensor, version: tf.Tensor) -> tf.Tensor:
     """Signature of a key list: (version, length, hash of the whole list), i64[3].
 
-    Every key is mixed with its place, so that lists which differ in one key anywhere, or only in order, differ.
+    Every key is mixed with its place, so that lists which differ in one key anywhere, or only in order, differ. The
+    mixing of a key is one to one (every factor is odd), so one other key always gives another sum.
     """
     place = tf.range(tf.size(keys, tf.int64), dtype=tf.int64)
     mixed = tf.cast(keys, tf.int64) + place * tf.constant(0x9E3779B97F4A7C1, tf.int64)
-    for shift, factor in ((29, 0xBF58476D1CE4E5B), (32, 0x94D049BB133111E)):
+    for shift, factor in ((29, 0xBF58476D1CE4E5B), (32, 0x94D049BB1331EB)):
         mixed = tf.bitwise.bitwise_xor(mixed, tf.bitwise.right_shift(mixed, tf.constant(shift, tf.int64)))
         mixed = mixed * tf.constant(factor, tf.int64)
     return tf.stack([tf.cast(version, tf.int64), tf.size(keys, tf.int64), tf.reduce_sum(mixed)])

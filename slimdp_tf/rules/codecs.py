@@ -68,13 +68,15 @@ class Qsgd:
     def decode(self, payload: Payload, count: tf.Tensor | int) -> tf.Tensor:
         rows = self._rows(count)
         level = tf.pad(tf.cast(payload["level"], tf.float32), [[0, rows * self.bucket - count]])
-        scale = payload["scale"] / float(self.levels)
+        scale = payload["scale"] * (1.0 / self.levels)  # no division: tf.function would round it in another way
         return tf.reshape(tf.reshape(level, [rows, self.bucket]) * scale[:, None], [-1])[:count]
 
     def _rows(self, count: tf.Tensor | int) -> tf.Tensor | int:
         return (count + self.bucket - 1) // self.bucket
 
     def _scale(self, buckets: tf.Tensor) -> tf.Tensor:
-        scale = tf.reduce_max(tf.abs(buckets), axis=1) if self.norm == "max" else tf.norm(buckets, axis=1)
+        scale = tf.reduce_max(tf.abs(buckets), axis=1)
+        if self.norm == "l2":  # of buckets / max, whose squares neither overflow nor vanish
+            scale *= tf.norm(tf.math.divide_no_nan(buckets, scale[:, None]), axis=1)
         is_finite = tf.reduce_all(tf.math.is_finite(buckets), axis=1)
         return tf.where(is_finite, scale, float("nan"))  # a value that is no number must not be rounded to one

@@ -12,7 +12,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from slimdp_tf.types import State
+from slimdp_tf.types import State, is_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Pushed:
 class Explore:
     """A random set outside the core (T_R of Slim-DP, section 3.1), drawn anew for every worker and round.
 
-    Over all blocks exactly round(ratio * n) entries are drawn, without replacement; every entry outside the core is
+    Over all blocks exactly round(ratio * n) entries are drawn (one at least, unless ratio is 0), without replacement; every entry outside the core is
     drawn with the same probability. The complement is cut into as many strata as there are entries to draw and
     turned by a random offset, and one entry is drawn from each stratum: O(k), distinct, ascending.
 
@@ -68,12 +68,17 @@ class Explore:
     blind = True
 
     def __post_init__(self):
-        if not 0.0 <= self.ratio <= 1.0:
-            raise ValueError(f"The explorer's ratio (alpha - beta) must be within [0, 1]. Received: {self.ratio}")
+        if not is_number(self.ratio) or not 0.0 <= self.ratio <= 1.0:
+            raise ValueError(
+                f"The explorer's ratio (alpha - beta) must be a number within [0, 1]. Received: {self.ratio!r}"
+            )
+        if not isinstance(self.keyed, bool):
+            raise ValueError(f"keyed must be True (keys are sent) or False (derived). Received: {self.keyed!r}")
 
     def pick(self, value: tf.Tensor | None, agreed: State, seed: tf.Tensor) -> tf.Tensor:
         before, here, outside, total = tf.unstack(agreed["share"])
-        wanted = tf.minimum(tf.cast(tf.round(self.ratio * tf.cast(total, tf.float64)), tf.int64), outside)
+        wanted = tf.cast(tf.round(self.ratio * tf.cast(total, tf.float64)), tf.int64)
+        wanted = tf.minimum(tf.maximum(wanted, 1 if self.ratio > 0.0 else 0), outside)
         count = _share(wanted, before + here, outside) - _share(wanted, before, outside)
         drawn = _draw_strata(here, count, seed)
         return _outside(agreed["core"], drawn)

@@ -79,7 +79,6 @@ class Experiment:
         model.fit(
             **self._pass_data(strategy),
             epochs=config.epochs,
-            validation_data=self.feed.validation,
             validation_steps=config.validation_steps or None,
             callbacks=[curve, *callbacks],
             **fit,
@@ -101,14 +100,15 @@ class Experiment:
         return per_epoch * self.config.epochs
 
     def _pass_data(self, strategy: tf.distribute.Strategy) -> dict[str, Any]:
-        config, train = self.config, self.feed.train
+        config, train, validation = self.config, self.feed.train, self.feed.validation
+        given = {"validation_data": validation() if callable(validation) else validation}
         if isinstance(train, tuple):
             steps = config.steps_per_epoch or None
             sizes = {"batch_size": config.batch_size, "validation_batch_size": _VALIDATION_BATCH}
-            return {"x": train[0], "y": train[1], "steps_per_epoch": steps, **sizes}
+            return {"x": train[0], "y": train[1], "steps_per_epoch": steps, **sizes, **given}
         steps = config.steps_per_epoch or self.feed.count_steps(strategy.workers, config.batch_size)
         batches = strategy.distribute_datasets_from_function(train)
-        return {"x": batches, "steps_per_epoch": steps, "shuffle": False}
+        return {"x": batches, "steps_per_epoch": steps, "shuffle": False, **given}
 
 
 class Curve(keras.callbacks.Callback):

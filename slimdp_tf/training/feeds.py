@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,12 +22,13 @@ class Feed:
     Attributes:
         train: arrays (x, y); or a function of a tf.distribute.InputContext that returns one worker's batches, repeated
             without end.
-        validation: arrays, or a dataset that ends.
+        validation: arrays; or a function that returns a dataset that ends. A function, because a dataset made before
+            this process joins a cluster cannot be read afterwards.
         examples: how many examples `train` holds, over all workers.
     """
 
     train: Arrays | Callable[[tf.distribute.InputContext], tf.data.Dataset]
-    validation: Any
+    validation: Arrays | Callable[[], tf.data.Dataset]
     examples: int
 
     def count_steps(self, workers: int, batch_size: int) -> int:
@@ -94,9 +94,12 @@ def image_files(
             shard_count=context.num_input_pipelines,
         )
 
-    batches = make_images(validation, image_size, batch_size, training=False)
-    count = math.ceil(validation.count() / batch_size)  # told to Keras, which warns when it has to find out
-    return Feed(feed_worker, batches.apply(tf.data.experimental.assert_cardinality(count)), examples or files.count())
+    def validate() -> tf.data.Dataset:
+        batches = make_images(validation, image_size, batch_size, training=False)
+        count = math.ceil(validation.count() / batch_size)  # told to Keras, which warns when it has to find out
+        return batches.apply(tf.data.experimental.assert_cardinality(count))
+
+    return Feed(feed_worker, validate, examples or files.count())
 
 
 def _take(arrays: Arrays, count: int, name: str) -> Arrays:

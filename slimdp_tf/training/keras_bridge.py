@@ -23,7 +23,7 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from slimdp_tf.distribute.data import ShardedDataset, ShardedIterator
-from slimdp_tf.distribute.rounds import Step
+from slimdp_tf.distribute.step import Step
 from slimdp_tf.distribute.strategy import LocalVariable, SlimDPStrategy
 
 KERAS_VERSIONS = ("3.12", "3.15")

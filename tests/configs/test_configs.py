@@ -57,7 +57,7 @@ def test_data_fits_the_model(small):
     assert images.shape == (2, 32, 32, 3)  # the data has the model's image_size
     assert build_model(small)(images).shape == (2, 4)
     assert set(labels.numpy()) <= set(range(4))
-    assert experiment.feed.validation.cardinality() == 4
+    assert experiment.feed.validation().cardinality() == 4
 
 
 @pytest.mark.cluster
@@ -72,5 +72,5 @@ def test_trains_two_rounds_on_a_cluster(small):
 
 def test_missing_data_is_said(tmp_path):
     config = get_config("vgg16_imagenet")
-    with pytest.raises(FileNotFoundError, match="data_dir must be a folder with the images: --data_dir=FOLDER. Received: ''"):
+    with pytest.raises(FileNotFoundError, match="folder with the images: --data_dir=FOLDER. Received: ''"):
         Experiment.prepare(config)

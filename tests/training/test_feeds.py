@@ -43,7 +43,7 @@ def test_image_files_give_each_worker_its_files(tmp_path):
         assert sorted(labels) == [0, 0, 1, 1, 2, 2, 3, 3]
         seen.append(np.concatenate([picture.numpy() for picture, _ in batches]))
     assert not np.allclose(seen[0], seen[1])
-    assert sum(len(label) for _, label in feed.validation) == 2
+    assert sum(len(label) for _, label in feed.validation()) == 2
     assert feeds.image_files(str(tmp_path), 4, 0, image_size=32, examples=5).examples == 5
 
 

@@ -1,0 +1,134 @@
+"""The two functions of a round, as graphs: what every worker runs, and what merges on the servers."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from slimdp_tf.distribute.shared import Shared
+from slimdp_tf.distribute.slots import ABSENT
+from slimdp_tf.distribute.step import Step
+from slimdp_tf.distribute.sync import ChiefCache, Role
+
+
+@dataclasses.dataclass
+class Report:
+    """What one worker reported of a round.
+
+    Attributes:
+        seconds: f64[3], pull, compute and push.
+        steps: local steps done.
+        bytes: f64[blocks of all that is shared, 4], values pushed, keys pushed, values pulled, keys pulled.
+        matches: f64[2], signatures that matched and that did not.
+        explored: entries pushed beyond the core.
+        sums: f64[entries of all metrics], what the metrics hold on this worker.
+        outputs: the step's outputs.
+    """
+
+    seconds: np.ndarray
+    steps: int
+    bytes: np.ndarray
+    matches: np.ndarray
+    explored: float
+    sums: np.ndarray
+    outputs: list[np.ndarray]
+
+
+class RoundFunctions:
+    """Traces, once each, the functions that the rounds of some variables need.
+
+    Args:
+        cache: knows the variables and how they are shared.
+        devices: a device per server.
+    """
+
+    def __init__(self, cache: ChiefCache, devices: list[str]):
+        self.cache, self.devices = cache, devices
+        self._traced: dict[tuple, object] = {}
+
+    def worker(self, step: Step, local_steps, pull: str | None, push: str | None):
+        """The concrete function (handles, tensors, steps, round, worker) -> [report, *outputs].
+
+        Args:
+            step, local_steps: the step and its trace.
+            pull: "answer" (what the last merge made ready), "everything", or None.
+            push: "chosen" (the communication set), "whole", or None.
+        """
+        key = (step, pull, push)
+        if key not in self._traced:
+            scalar = tf.TensorSpec([], tf.int32)
+            self._traced[key] = tf.function(
+                lambda *arguments: self._work(local_steps, pull, push, *arguments), autograph=False
+            ).get_concrete_function(step.handle_specs, step.argument_specs, scalar, scalar, scalar)
+        return self._traced[key]
+
+    def merge(self, whole: bool, refresh: bool):
+        """The concrete function (round i64[]) -> i64[workers + 1]: verdict on each push, and the core's entries."""
+        key = (whole, refresh)
+        if key not in self._traced:
+            self._traced[key] = tf.function(
+                lambda number: self._merge(number, whole, refresh), autograph=False
+            ).get_concrete_function(tf.TensorSpec([], tf.int64))
+        return self._traced[key]
+
+    def parse(self, outputs: list[tf.Tensor]) -> Report:
+        """What a worker's function returned, fetched to the chief."""
+        report, *others = [output.numpy() for output in outputs]
+        blocks = sum(len(shared.blocks) for shared in self.cache.shared.values())
+        counts, rest = report[4 : 4 + 4 * blocks].reshape(blocks, 4), report[4 + 4 * blocks :]
+        return Report(report[:3], int(report[3]), counts, rest[:2], float(rest[2]), rest[3:], others)
+
+    def _work(self, local_steps, pull, push, handles, arguments, steps, number, worker):
+        shared = list(self.cache.shared.values())
+        begun = tf.timestamp()
+        pulled, matches = [_no_bytes(s) for s in shared], tf.zeros([2], tf.int64)
+        if pull is not None:
+            adopted = [s.adopt(number, worker, pull == "everything") for s in shared]
+            pulled, matches = [counts for counts, _ in adopted], tf.add_n([m for _, m in adopted])
+        adopted_at = _time_after([*pulled, matches])
+        with tf.control_dependencies([adopted_at]):
+            done, outputs = local_steps(handles, arguments, steps)
+        trained_at = _time_after([done, *outputs])
+        pushed, explored = [_no_bytes(s) for s in shared], tf.zeros([], tf.int64)
+        if push is not None:  # a worker without data has nothing to say
+            nothing = [*pushed, explored]
+            *pushed, explored = tf.cond(done > 0, lambda: self._push(number, worker, push, done), lambda: nothing)
+        pushed_at = _time_after([*pushed, explored])
+        seconds = [adopted_at - begun, trained_at - adopted_at, pushed_at - trained_at]
+        counts = tf.concat([tf.concat([out, into], 1) for out, into in zip(pushed, pulled)], 0)
+        metrics = [v.value() for v in self.cache.of_role(Role.SUM)]
+        numbers = [seconds, done, counts, matches, explored, *metrics]
+        return [tf.concat([tf.reshape(tf.cast(n, tf.float64), [-1]) for n in numbers], 0), *outputs]
+
+    def _push(self, number: tf.Tensor, worker: tf.Tensor, push: str, done: tf.Tensor) -> list[tf.Tensor]:
+        note = tf.stack([float("nan"), tf.cast(done, tf.float32)])
+        sent = [
+            shared.push(number, worker, push == "whole" and role is Role.WEIGHT, note)
+            for role, shared in self.cache.shared.items()
+        ]
+        return [*[counts for counts, _ in sent], tf.add_n([explored for _, explored in sent])]
+
+    def _merge(self, number: tf.Tensor, whole: bool, refresh: bool) -> tf.Tensor:
+        found = []
+        for role, shared in self.cache.shared.items():
+            found += shared.inspect(number, whole and role is Role.WEIGHT)
+        with tf.device(self.devices[0]):
+            found = tf.stack(found)  # i32[blocks of all that is shared, workers]
+            is_absent = tf.reduce_any(tf.equal(found, ABSENT), 0)
+            verdicts = tf.where(is_absent, ABSENT, tf.reduce_max(found, 0))
+        for role, shared in self.cache.shared.items():
+            is_weight = role is Role.WEIGHT
+            shared.merge(number, verdicts, whole and is_weight, refresh and is_weight)
+        core = self.cache.shared[Role.WEIGHT].core_entries()
+        return tf.concat([tf.cast(verdicts, tf.int64), [core]], 0)
+
+
+def _time_after(tensors: list[tf.Tensor]) -> tf.Tensor:
+    with tf.control_dependencies(tensors):
+        return tf.timestamp()
+
+
+def _no_bytes(shared: Shared) -> tf.Tensor:
+    return tf.zeros([len(shared.blocks), 2], tf.int64)

@@ -44,6 +44,7 @@ class ProgressLine(keras.callbacks.Callback):
         self._last = ""
         self._bytes = 0
         self._done = 0
+        self._first = (0, 0.0)  # steps and time after the first round, which takes long: functions are traced in it
         strategy.on_round(self._count)
 
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
@@ -58,7 +59,8 @@ class ProgressLine(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         if logs and "val_accuracy" in logs:
             self._last = f"  validation {logs['val_accuracy']:.4f}"
-        self._show(self.describe(logs), is_kept=False)
+        if self._done < self._steps:
+            self._show(self.describe(logs), is_kept=False)
 
     def on_train_end(self, logs: dict[str, float] | None = None) -> None:
         self._show(f"{self.describe(logs)}  done in {_format_s(self._clock() - self._start)}", is_kept=True)
@@ -69,13 +71,17 @@ class ProgressLine(keras.callbacks.Callback):
         parts = [f"{100 * done:3.0f} %  step {self._done}/{self._steps}"]
         parts += [f"{name} {logs[name]:.4f}" for name in ("loss", "accuracy") if logs and name in logs]
         parts.append(f"{self._bytes / 1e6 / self._strategy.workers:.1f} MB per worker")
-        if 0 < done < 1:
-            parts.append(f"{_format_s((self._clock() - self._start) * (1 - done) / done)} left")
+        steps, start = self._first
+        if steps < self._done < self._steps:
+            rate = (self._done - steps) / max(self._clock() - start, 1e-9)
+            parts.append(f"{_format_s((self._steps - self._done) / rate)} left")
         return "  ".join(parts) + self._last
 
     def _count(self, record) -> None:
         self._done += record.steps_in_round
         self._bytes += record.traffic.exchange_bytes
+        if not self._first[0]:
+            self._first = (self._done, self._clock())
 
     def _show(self, text: str, is_kept: bool) -> None:
         self._shown = self._clock()

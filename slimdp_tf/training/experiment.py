@@ -96,8 +96,12 @@ class Experiment:
 
     def count_steps(self, workers: int) -> int:
         """Returns the mini-batches per worker in the whole run."""
-        per_epoch = self.config.steps_per_epoch or self.feed.count_steps(workers, self.config.batch_size)
-        return per_epoch * self.config.epochs
+        config = self.config
+        if isinstance(self.feed.train, tuple):  # every example is used: a worker's last batch may be short
+            whole = math.ceil(math.ceil(self.feed.examples / workers) / config.batch_size)
+        else:
+            whole = self.feed.count_steps(workers, config.batch_size)
+        return (config.steps_per_epoch or whole) * config.epochs
 
     def _pass_data(self, strategy: tf.distribute.Strategy) -> dict[str, Any]:
         config, train, validation = self.config, self.feed.train, self.feed.validation

@@ -29,10 +29,13 @@ def test_says_share_loss_bytes_and_time_left(clock):
     strategy = LocalStrategy(workers=2)
     line = ProgressLine("slim", strategy, steps=8, out=io.StringIO(), clock=clock)
     line.on_train_begin()
-    strategy.play()  # 2 of 8 steps
-    clock.now = 20.0
+    clock.now = 100.0  # the first round takes long and says nothing of the others
+    strategy.play()
+    assert line.describe() == " 25 %  step 2/8  0.5 MB per worker"
+    clock.now = 120.0
+    strategy.play()  # 2 steps in 20 s, 4 are left
     text = line.describe({"loss": 0.5, "accuracy": 0.75})
-    assert text == " 25 %  step 2/8  loss 0.5000  accuracy 0.7500  0.5 MB per worker  1:00 left"
+    assert text == " 50 %  step 4/8  loss 0.5000  accuracy 0.7500  1.1 MB per worker  0:40 left"
 
 
 def test_a_file_gets_a_line_now_and_then(clock):
@@ -69,5 +72,8 @@ def test_hours_are_written_out(clock):
     line = ProgressLine("slim", strategy, steps=4, out=io.StringIO(), clock=clock)
     line.on_train_begin()
     strategy.play()
+    line = ProgressLine("slim", strategy, steps=6, out=io.StringIO(), clock=clock)
+    strategy.play()
     clock.now = 3725.0
+    strategy.play()
     assert line.describe().endswith("1:02:05 left")

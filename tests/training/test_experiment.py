@@ -54,6 +54,12 @@ def test_a_function_as_feed_gets_steps_for_every_worker():
     assert experiment.count_steps(workers=2) == 10
 
 
+def test_steps_of_arrays_count_the_short_last_batch():
+    config = make_config()
+    config.batch_size, config.epochs = 4, 3
+    assert experiments.Experiment.prepare(config, feed=make_feed(18)).count_steps(workers=2) == 3 * 3  # 9 = 4 + 4 + 1
+
+
 def test_prepare_checks_everything_before_the_data_is_loaded(monkeypatch):
     monkeypatch.setattr(experiments, "build_feed", lambda config: pytest.fail("loaded the data"))
     for name, value, message in [

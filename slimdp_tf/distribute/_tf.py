@@ -234,3 +234,10 @@ def iterator_behind(handle: tf.Tensor, element_spec) -> tf.data.Iterator:
 def variant_of(dataset: tf.data.Dataset) -> tf.Tensor:
     """The variant tensor that stands for `dataset`."""
     return dataset._variant_tensor
+
+
+def renewed(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """`dataset`, made again if it was made before this process became a chief and its devices got other names."""
+    if "/job:localhost" not in (dataset._variant_tensor.device or "") or _connected is None:
+        return dataset
+    return dataset_from_graph(tf.constant(dataset_to_graph(dataset)), dataset.element_spec)

@@ -117,6 +117,10 @@ class SlimDPStrategy(_tf.StrategyBase):
         """Gives worker k the dataset of `dataset_fn(InputContext)` with input_pipeline_id k."""
         return ShardedDataset(Function(dataset_fn), self.rounds.workers)
 
+    def dataset_on_chief(self, dataset: tf.data.Dataset | ShardedDataset) -> tf.data.Dataset:
+        """`dataset` as one pipeline on the chief, for evaluation; it may be older than this strategy."""
+        return dataset.on_chief() if isinstance(dataset, ShardedDataset) else _tf.renewed(dataset)
+
     def distribute_arrays(self, arrays, batch_size: int, shuffle: bool | str = False) -> ShardedDataset:
         """Gives worker k the rows k, k + K, ... of every array in a nesting, once, in batches of `batch_size`."""
         return ShardedDataset(Arrays(arrays, batch_size, shuffle, self.seed), self.rounds.workers)

@@ -194,8 +194,8 @@ def _make_epoch_iterator(distribute_strategy=None, *args, **kwargs):
         return _KerasEpochIterator(distribute_strategy, *args, **kwargs)
     if "class_weight" in kwargs:  # only fit passes it
         return _RoundIterator(distribute_strategy, **kwargs)
-    if isinstance(kwargs["x"], ShardedDataset):
-        kwargs["x"] = kwargs["x"].on_chief()
+    if isinstance(kwargs["x"], ShardedDataset | tf.data.Dataset):
+        kwargs["x"] = distribute_strategy.dataset_on_chief(kwargs["x"])
     return _KerasEpochIterator(_OnChief(), *args, **kwargs)
 
 

@@ -12,14 +12,14 @@ import os
 import tensorflow as tf
 from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.data.util import structure
-from tensorflow.python.distribute import distribute_lib, ps_values, values
+from tensorflow.python.distribute import distribute_lib, values
 from tensorflow.python.distribute import parameter_server_strategy_v2 as ps_strategy
 from tensorflow.python.distribute.coordinator import values as coordinator_values
 from tensorflow.python.eager import context, remote
 from tensorflow.python.eager import executor as executor_lib
 from tensorflow.python.framework import func_graph as func_graph_lib
 from tensorflow.python.framework import ops
-from tensorflow.python.ops import control_flow_v2_func_graphs, resource_variable_ops
+from tensorflow.python.ops import control_flow_v2_func_graphs, handle_data_util, resource_variable_ops
 from tensorflow.python.saved_model import save_context
 from tensorflow.python.training import server_lib
 from tensorflow.python.types import distribute as distribute_types
@@ -165,8 +165,10 @@ def capture_handle(closure, example: tf.Tensor | None, key) -> tf.Tensor:
         example: a handle with the dtype and shape of all of them, None where the shape is not fixed.
         key: hashable; the same key gives the same tensor within one function.
     """
-    spec = tf.TensorSpec([], tf.resource) if example is None else ps_values.PerWorkerVariableSpec(value=example)
-    return function_graph().capture_call_time_value(closure, spec, key=key)
+    handle = function_graph().capture_call_time_value(closure, tf.TensorSpec([], tf.resource), key=key)
+    if example is not None:
+        handle_data_util.set_handle_data(handle, example._handle_data)
+    return handle
 
 
 def read_handle(handle: tf.Tensor, dtype: tf.DType, shape) -> tf.Tensor:

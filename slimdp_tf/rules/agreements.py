@@ -80,13 +80,14 @@ def sign(keys: tf.Tensor, version: tf.Tensor) -> tf.Tensor:
     """Signature of a key list: (version, length, hash of the whole list), i64[3].
 
     Every key is mixed with its place, so that lists which differ in one key anywhere, or only in order, differ. The
-    mixing of a key is one to one (every factor is odd), so one other key always gives another sum.
+    mixing of a key is one to one (no step loses a bit), so one other key always gives another sum.
     """
     place = tf.range(tf.size(keys, tf.int64), dtype=tf.int64)
     mixed = tf.cast(keys, tf.int64) + place * tf.constant(0x9E3779B97F4A7C1, tf.int64)
     for shift, factor in ((29, 0xBF58476D1CE4E5B), (32, 0x94D049BB1331EB)):
-        mixed = tf.bitwise.bitwise_xor(mixed, tf.bitwise.right_shift(mixed, tf.constant(shift, tf.int64)))
-        mixed = mixed * tf.constant(factor, tf.int64)
+        shifted = tf.bitwise.right_shift(mixed, tf.constant(shift, tf.int64))
+        shifted = tf.bitwise.bitwise_and(shifted, tf.constant((1 << (64 - shift)) - 1, tf.int64))  # without the sign
+        mixed = tf.bitwise.bitwise_xor(mixed, shifted) * tf.constant(factor, tf.int64)
     return tf.stack([tf.cast(version, tf.int64), tf.size(keys, tf.int64), tf.reduce_sum(mixed)])
 
 

@@ -207,6 +207,16 @@ class ShardedDataset(_tf.DistributedDatasetBase):
         """The whole dataset as one pipeline, for evaluation on the chief."""
         return self.source.on_chief()
 
+    def example(self):
+        """A batch to build a model by: zeros, or a worker's first batch where the spec leaves more than rows open."""
+        specs = tf.nest.flatten(self.element_spec)
+        if all(isinstance(s, tf.TensorSpec) and s.shape.rank and s.shape[1:].is_fully_defined() for s in specs):
+            return tf.nest.map_structure(lambda s: tf.zeros([s.shape[0] or 1, *s.shape[1:]], s.dtype), self.element_spec)
+        first = min(self.workers.live)
+        take = tf.function(lambda handle: _tf.iterator_behind(handle, self.element_spec).get_next(), autograph=False)
+        traced = take.get_concrete_function(tf.TensorSpec([], tf.resource))
+        return self.workers.call(lambda worker: _fetched(traced(self.source.open(worker, 0))), [first])[first]
+
     def __iter__(self) -> ShardedIterator:
         self._opened += 1
         return ShardedIterator(self, self._opened - 1)
@@ -265,6 +275,12 @@ class NextBatch:
 
     def __init__(self, iterator: ShardedIterator):
         self.iterator = iterator
+
+
+def _fetched(batch):
+    """A batch on the chief."""
+    with tf.device("/job:chief/replica:0/task:0/device:CPU:0"):
+        return tf.nest.map_structure(tf.identity, batch, expand_composites=True)
 
 
 def _moved(array: np.ndarray) -> tf.Tensor:

@@ -222,7 +222,7 @@ class _RoundIterator:
 
     def __iter__(self):
         if self._is_building:
-            return iter([(0, 0, iter([_example_of(self._dataset.element_spec)]))])
+            return iter([(0, 0, iter([self._dataset.example()]))])
         return self._rounds()
 
     def _rounds(self):
@@ -286,19 +286,3 @@ def _distribute(strategy, x, y, sample_weight, batch_size, steps_per_epoch, shuf
         f"returns: Python code that makes batches cannot run on the workers. Received: {type(x).__name__}"
     )
 
-
-def _example_of(element_spec):
-    """A batch of zeros of the right shapes, for building a model; unknown dimensions are 1."""
-
-    def zeros(spec):
-        if not isinstance(spec, tf.TensorSpec):
-            return tf.zeros([1]) if spec is None else spec._from_components(_components_of(spec))
-        return tf.zeros([1 if size is None else size for size in spec.shape], spec.dtype)
-
-    return tree.map_structure(zeros, element_spec)
-
-
-def _components_of(spec):
-    return tf.nest.map_structure(
-        lambda s: tf.zeros([1 if size is None else size for size in s.shape], s.dtype), spec._component_specs
-    )

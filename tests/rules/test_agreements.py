@@ -105,7 +105,7 @@ def test_values_that_differ_in_the_last_bit_are_told_apart():
     assert refresh(SignificantCore(0.05, 1, 0.0), weights, np.zeros(100), [30, 70]) == [0, 1, 2, 3, 4]
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=30)
 @hypothesis.given(
     weights=st.lists(
         st.one_of(st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0]), st.floats(width=32, allow_nan=False)),
@@ -190,7 +190,7 @@ def test_signature_tells_length_and_version():
     assert len({signature[2] for signature in signatures[:4]}) == 4
 
 
-@hypothesis.settings(max_examples=100)
+@hypothesis.settings(max_examples=60)
 @hypothesis.given(
     keys=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=30),
     place=st.integers(0, 29),

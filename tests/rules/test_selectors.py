@@ -152,7 +152,7 @@ def test_each_worker_round_and_block_has_its_own():
     assert len(picks) == 50
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=30)
 @hypothesis.given(
     ratio=st.floats(0, 1, allow_subnormal=False),
     sizes=st.lists(st.integers(0, 60), min_size=1, max_size=5).filter(sum),

@@ -1,0 +1,134 @@
+"""A channel writes what it chose and reads what was written, with the keys or without."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from slimdp_tf.channel import Channel, joined, stream
+from slimdp_tf.rules.codecs import Qsgd, Raw
+from slimdp_tf.rules.selectors import Core, Dense, Explore, Pushed
+from slimdp_tf.testing.selectors import agree
+
+SEED = tf.constant([1, 2], tf.int32)
+SIZE, CORE = 20, [2, 3, 19]
+
+
+@pytest.fixture
+def agreed():
+    return agree([CORE], [SIZE])[0]
+
+
+def send(channel, value, agreed, whole=False, seed=SEED):
+    """Payload, the parts chosen, and the entries that the receiver reads."""
+    parts = channel.choose(value, agreed, seed)
+    index = None if whole else joined(parts)
+    payload = channel.write(parts, value if index is None else tf.gather(value, index), seed, whole)
+    again = channel.parts_of(payload, agreed, seed)
+    return payload, parts, channel.read(payload, again, SIZE, whole)
+
+
+def shapes(payload) -> dict[str, int]:
+    return {name: int(tf.size(tensor)) for name, tensor in payload.items()}
+
+
+def test_dense_sends_one_stream_without_keys(agreed):
+    value = tf.range(20.0)
+    payload, parts, entries = send(Channel(), value, agreed)
+    assert (parts, shapes(payload)) == ([None], {"0.value": 20})
+    assert entries.index is None
+    np.testing.assert_array_equal(entries.value, value)
+
+
+def test_core_and_explorer_are_two_streams(agreed):
+    # 20 entries: 3 of the core, whose keys are cached, and round(0.2 * 20) = 4 explored, whose keys travel.
+    value = tf.range(20.0)
+    payload, parts, entries = send(Channel((Core(), Explore(0.2))), value, agreed)
+    assert shapes(payload) == {"1.keys": 4, "0.value": 3, "1.value": 4}
+    assert payload["0.value"].numpy().tolist() == [2.0, 3.0, 19.0]
+    np.testing.assert_array_equal(payload["1.keys"], parts[1])
+    np.testing.assert_array_equal(entries.value, tf.cast(entries.index, tf.float32))
+
+
+def test_derived_keys_do_not_travel_and_are_the_same(agreed):
+    value = tf.range(20.0)
+    sent, _, with_keys = send(Channel((Core(), Explore(0.2))), value, agreed)
+    derived, _, without = send(Channel((Core(), Explore(0.2, keyed=False))), value, agreed)
+    assert shapes(derived) == {"0.value": 3, "1.value": 4}
+    np.testing.assert_array_equal(with_keys.index, without.index)
+
+
+def test_whole_has_everything_and_the_keys_all_the_same(agreed):
+    value = tf.range(20.0)
+    payload, _, entries = send(Channel((Core(), Explore(0.2))), value, agreed, whole=True)
+    assert shapes(payload) == {"1.keys": 4, "whole.value": 20}
+    assert entries.index is None
+    np.testing.assert_array_equal(entries.value, value)
+
+
+def test_pushed_carries_values_only(agreed):
+    payload, _, entries = send(Channel((Pushed(),), carries="weights"), tf.range(20.0), agreed)
+    assert shapes(payload) == {"0.value": 10}
+    np.testing.assert_array_equal(entries.value, tf.cast(agreed["pushed"], tf.float32))
+
+
+def test_each_stream_has_its_own_scale(agreed):
+    value = tf.constant([1000.0 if i in CORE else 1.0 for i in range(SIZE)])
+    payload, _, entries = send(Channel((Core(), Explore(0.2)), Qsgd(8, 512)), value, agreed)
+    assert (payload["0.scale"].numpy().tolist(), payload["1.scale"].numpy().tolist()) == ([1000.0], [1.0])
+    np.testing.assert_allclose(entries.value, tf.gather(value, entries.index), rtol=1e-6)
+
+
+def test_each_stream_has_its_own_dither():
+    # Two selectors that choose alike: the same values, but not the same rounding.
+    channel = Channel((Core(), Core()), Qsgd(4, 64))
+    values = tf.random.stateless_normal([40], [5, 6])
+    (agreed,) = agree([range(40)], [40])
+    parts = channel.choose(None, agreed, SEED)
+    payload = channel.write(parts, tf.concat([values, values], 0), SEED, whole=False)
+    assert payload["0.scale"].numpy() == payload["1.scale"].numpy()
+    assert (payload["0.level"].numpy() != payload["1.level"].numpy()).any()
+
+
+@pytest.mark.parametrize("core", [[], range(SIZE)], ids=["no core", "all core"])
+@pytest.mark.parametrize("codec", [Raw(), Qsgd(8, 4)], ids=["raw", "qsgd"])
+def test_empty_choices_are_sent_too(core, codec):
+    (agreed,) = agree([core], [SIZE])
+    payload, parts, entries = send(Channel((Core(), Explore(0.2)), codec), tf.ones([SIZE]), agreed)
+    assert [int(tf.size(part)) for part in parts] == ([0, 4] if len(core) == 0 else [20, 0])
+    np.testing.assert_allclose(entries.value, np.ones(len(entries.index)), rtol=1e-6)
+    assert shapes(payload)["1.keys"] == (4 if len(core) == 0 else 0)
+
+
+def test_joined_is_none_as_soon_as_one_is():
+    assert joined([None]) is None
+    assert joined([tf.constant([1]), None]) is None
+    assert joined([tf.constant([4, 1]), tf.constant([2])]).numpy().tolist() == [4, 1, 2]
+
+
+def test_streams_of_randomness_differ():
+    seeds = {tuple(stream(SEED, number).numpy().tolist()) for number in range(-1, 20)}
+    assert len(seeds) == 21
+    assert stream(SEED, 3).numpy().tolist() == stream(SEED, tf.constant(3)).numpy().tolist()
+
+
+def test_says_whether_it_is_dense_and_blind():
+    assert Channel().is_dense and Channel().is_blind
+    chosen = Channel((Core(), Explore(0.1)))
+    assert not chosen.is_dense and chosen.is_blind
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"selectors": ()}, ValueError, "at least one selector. Received: none"),
+        ({"selectors": [Core()]}, TypeError, r"selectors must be a tuple of selectors\. Received: \[Core"),
+        ({"selectors": Dense()}, TypeError, r"selectors must be a tuple of selectors\. Received: Dense"),
+        ({"selectors": (Dense(), Core())}, ValueError, r"Dense stands alone.*Received: \(Dense\(\), Core\(\)\)"),
+        ({"carries": "gradients"}, ValueError, "carries 'update' or 'weights'. Received: 'gradients'"),
+    ],
+)
+def test_refuses(arguments, error, message):
+    with pytest.raises(error, match=message):
+        Channel(**arguments)

@@ -78,4 +78,4 @@ class Method:
 
 def _check_kind(field: str, rule: object, protocol: type) -> None:
     if isinstance(rule, type) or not isinstance(rule, protocol):
-        raise TypeError(f"{field} must be of {protocol.__name__}, as in slimdp_tf.types. Received: {rule!r}")
+        raise TypeError(f"{field} must be a {protocol.__name__}, as in slimdp_tf.types. Received: {rule!r}")

@@ -13,7 +13,7 @@ from slimdp_tf import methods
 from slimdp_tf.distribute.cluster import local_cluster
 from slimdp_tf.distribute.rounds import NonFiniteUpdateError
 from slimdp_tf.distribute.strategy import SlimDPStrategy
-from slimdp_tf.distribute.workers import ClusterError
+from slimdp_tf.distribute.calls import ClusterError
 from slimdp_tf.method import Method
 from slimdp_tf.simulate import simulate
 from slimdp_tf.training import keras_bridge

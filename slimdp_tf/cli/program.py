@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from absl import app, flags, logging
 
-from slimdp_tf.distribute.workers import ClusterError
+from slimdp_tf.distribute.calls import ClusterError
 
 _EXIT_CODE = 2
 

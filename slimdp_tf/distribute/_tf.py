@@ -165,10 +165,19 @@ def capture_handle(closure, example: tf.Tensor | None, key) -> tf.Tensor:
         example: a handle with the dtype and shape of all of them, None where the shape is not fixed.
         key: hashable; the same key gives the same tensor within one function.
     """
-    handle = function_graph().capture_call_time_value(closure, tf.TensorSpec([], tf.resource), key=key)
-    if example is not None:
-        handle_data_util.set_handle_data(handle, example._handle_data)
-    return handle
+    graph = function_graph()
+    if key not in graph.function_captures.by_ref_internal:
+        handle = graph.capture_call_time_value(closure, tf.TensorSpec([], tf.resource), key=key)
+        if example is not None:
+            handle_data_util.set_handle_data(handle, example._handle_data)
+        found = graph.function_captures.by_ref_external[key]
+
+        def find():  # TensorFlow's own would capture it in the branch where this function is called: nothing feeds it there
+            return found() if is_eager() else [capture_handle(closure, example, key)]
+
+        find.output_spec = found.output_spec
+        graph.function_captures.by_ref_external[key] = find
+    return graph.function_captures.by_ref_internal[key]
 
 
 def read_handle(handle: tf.Tensor, dtype: tf.DType, shape) -> tf.Tensor:
@@ -204,6 +213,19 @@ def new_copy(variable: tf.Variable, device: str) -> tf.Variable:
         return resource_variable_ops.UninitializedVariable(
             shape=variable.shape, dtype=variable.dtype, trainable=False, name=variable.name.split(":")[0]
         )
+
+
+def call_time_keys(graph) -> list:
+    """The keys of the handles that are found when the function traced in `graph` is called."""
+    return list(graph.function_captures.by_ref_internal)
+
+
+def fixed_variables(graph) -> list[str]:
+    """Names of the variables that the function traced in `graph` uses, the same ones wherever it is called."""
+    fixed = {id(handle): handle for handle, _ in graph.captures if handle.dtype == tf.resource}
+    named = {id(v.handle): v.name for v in graph.variables if type(v) is VariableBase}
+    is_variable = {key: handle._handle_data is not None and handle._handle_data.is_set for key, handle in fixed.items()}
+    return [named.get(key, "without a name") for key in fixed if is_variable[key]]
 
 
 # -- data -------------------------------------------------------------------------------------------------------------

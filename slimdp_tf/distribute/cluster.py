@@ -21,7 +21,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.workers import ClusterError
+from slimdp_tf.distribute.calls import ClusterError
 
 Spec = dict[str, list[str]]
 _JOBS = ("chief", "worker", "ps")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 
 import tensorflow as tf
 
@@ -25,7 +26,7 @@ class Extended(_tf.ExtendedBase):
         super().__init__(strategy, resolver, variable_partitioner=None)
         self._cache = cache
         self._is_making_slot = False
-        self.variables: list[LocalVariable] = []
+        self._variables: weakref.WeakValueDictionary[str, LocalVariable] = weakref.WeakValueDictionary()
 
     @property
     def _num_replicas_in_sync(self):
@@ -47,8 +48,23 @@ class Extended(_tf.ExtendedBase):
                 distribute_strategy=self._container_strategy(),
                 **known,
             )
-        self.variables.append(variable)
+        self._variables[variable._unique_id] = variable
         return variable
+
+    def used_in(self, graphs: list) -> list[LocalVariable]:
+        """The variables that functions traced in `graphs` read or write, in the order in which they were made.
+
+        Raises:
+            ValueError: one of them uses a variable that was not made under the strategy's scope.
+        """
+        strangers = sorted({name for graph in graphs for name in _tf.fixed_variables(graph)})
+        if strangers:
+            raise ValueError(
+                f"The training step uses variables that were not made under strategy.scope(): {', '.join(strangers)}. Make "
+                "the model, its metrics, its optimizer and its random generators inside `with strategy.scope():`."
+            )
+        keys = {key for graph in graphs for key in _tf.call_time_keys(graph)}
+        return [v for v in self._variables.values() if v.key in keys]
 
     @contextlib.contextmanager
     def _making_slot(self):

@@ -56,15 +56,29 @@ class LocalVariable(_tf.VariableBase):
         return None  # TensorFlow's metaclass would make a plain variable of it
 
     @property
+    def _handle(self) -> tf.Tensor:
+        """TensorFlow's C++ code reads variables by this name, past `handle`: it must find the global value, too."""
+        return self._handle_here(is_written=False) if _tf.is_eager() else self._handle_on_chief
+
+    @_handle.setter
+    def _handle(self, handle: tf.Tensor) -> None:
+        self._handle_on_chief = handle
+
+    @property
     def handle(self) -> tf.Tensor:
         if _tf.is_saving():
-            return self._handle
+            return self._handle_on_chief
         if _tf.is_eager():
             return self._handle_here(is_written=False)
         graph = weakref.ref(_tf.function_graph())
         return _tf.capture_handle(
-            lambda: self._handle_here(graph() in self._written_in), self._handle, ("local", self._unique_id)
+            lambda: self._handle_here(graph() in self._written_in), self._handle_on_chief, self.key
         )
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What functions know it by."""
+        return "local", self._unique_id
 
     def _handle_here(self, is_written: bool) -> tf.Tensor:
         worker = worker_here()
@@ -74,7 +88,7 @@ class LocalVariable(_tf.VariableBase):
             self._cache.fetch(self)
         if is_written:
             self.is_dirty = True
-        return self._handle
+        return self._handle_on_chief
 
     def is_written_in(self, graph) -> bool:
         """Whether the function traced in `graph` assigns this variable."""
@@ -83,11 +97,11 @@ class LocalVariable(_tf.VariableBase):
     def assign_cache(self, value: tf.Tensor) -> None:
         """Sets the chief's copy to the global value: it is neither stale nor dirty after it."""
         self.is_stale = self.is_dirty = False
-        tf.raw_ops.AssignVariableOp(resource=self._handle, value=value)
+        tf.raw_ops.AssignVariableOp(resource=self._handle_on_chief, value=value)
 
     def read_cache(self) -> tf.Tensor:
         """The chief's copy as it is."""
-        return _tf.read_handle(self._handle, self.dtype, self.shape)
+        return _tf.read_handle(self._handle_on_chief, self.dtype, self.shape)
 
     def _note_write(self) -> None:
         if _tf.is_eager():

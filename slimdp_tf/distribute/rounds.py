@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 
@@ -13,13 +14,14 @@ import numpy as np
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute.calls import GONE, ClusterError, Servers
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.round_functions import Report, RoundFunctions
 from slimdp_tf.distribute.shared import Shared
 from slimdp_tf.distribute.slots import ABSENT, MERGED, NOT_FINITE
 from slimdp_tf.distribute.step import Step
 from slimdp_tf.distribute.sync import ChiefCache, Role, role_of
-from slimdp_tf.distribute.workers import ClusterError, Workers
+from slimdp_tf.distribute.workers import Workers
 from slimdp_tf.measure.record import RoundRecord, Traffic
 from slimdp_tf.method import Method
 from slimdp_tf.methods import plump
@@ -34,33 +36,39 @@ class Rounds:
 
     Args:
         workers: the workers.
-        devices: a device per server.
+        servers: the servers.
         method: the recipe.
         seed: the run's seed.
         on_nonfinite: "raise" or "skip" when a server refuses an update.
     """
 
-    def __init__(self, workers: Workers, devices: list[str], method: Method, seed: int, on_nonfinite: str):
-        self.workers, self.devices, self.method, self.seed = workers, devices, method, seed
+    def __init__(self, workers: Workers, servers: Servers, method: Method, seed: int, on_nonfinite: str):
+        self.workers, self.servers, self.method, self.seed = workers, servers, method, seed
         self.on_nonfinite = on_nonfinite
-        self.cache = ChiefCache(workers)
+        self.cache = ChiefCache(workers, servers)
         self.records: list[RoundRecord] = []
         self.listeners: list[Callable[[RoundRecord], None]] = []
         self.round = self.steps = 0
         self._refusal: NonFiniteUpdateError | None = None
         self._weights: list[LocalVariable] = []
         self._traces: dict[Step, object] = {}
-        self._functions = RoundFunctions(self.cache, devices)
+        self._functions = RoundFunctions(self.cache, servers.devices)
         self._needs_everything: set[int] = set()
         self._has_answer = False
         self._make_copies: Callable[[int], None] | None = None
 
     # -- binding --------------------------------------------------------------------------------------------------
 
+    def graph_of(self, step: Step):
+        """The graph of `step`, which is traced when it is first asked for."""
+        if step not in self._traces:
+            self._traces[step] = step.trace()
+        return self._traces[step].graph
+
     def prepare(
         self, step: Step, variables: list[LocalVariable], weights: list[LocalVariable], private: list[LocalVariable]
     ) -> None:
-        """Traces `step` and sees to it that its variables are on the workers and the servers.
+        """Sees to it that the variables of `step` are on the workers and the servers.
 
         Args:
             step: the local step.
@@ -70,9 +78,7 @@ class Rounds:
         """
         if not weights:
             raise ValueError("There is nothing to train: the model has no trainable weights.")
-        if step not in self._traces:
-            self._traces[step] = step.trace()
-        graph, known = self._traces[step].graph, self.cache.roles
+        graph, known = self.graph_of(step), self.cache.roles
         is_weight, is_private = {id(v) for v in weights}, {id(v) for v in private}
         roles = []
         for v in variables:
@@ -80,11 +86,12 @@ class Rounds:
             roles.append((v, known.get(id(v), role) if role is Role.FIXED else role))
         is_bound = all(known.get(id(v)) is role for v, role in roles)
         if not is_bound or [id(v) for v in weights] != [id(v) for v in self._weights]:
-            self._bind(roles, weights)
+            self._let_go()
+            bind, seconds = functools.partial(self._bind, roles, weights), self.workers.deadline_s
+            self.servers.call(bind, "while the model was put on them", seconds)
 
     def _bind(self, roles: list[tuple[LocalVariable, Role]], weights: list[LocalVariable]) -> None:
-        """Puts variables on workers and servers; what was bound before is brought home first."""
-        self._let_go()
+        """Puts variables on workers and servers; what was bound before is already at home."""
         variables = [v for v, _ in roles]
 
         def make_copies(worker: int) -> None:
@@ -95,12 +102,12 @@ class Rounds:
         self._make_copies = make_copies
         self.workers.furnish(make_copies)
         averages = [v for v, role in roles if role is Role.AVERAGE]
-        shared = {Role.WEIGHT: Shared(self.method, weights, self.devices, self.workers, self.seed)}
+        shared = {Role.WEIGHT: Shared(self.method, weights, self.servers.devices, self.workers, self.seed)}
         if averages:
-            shared[Role.AVERAGE] = Shared(plump(self.method.p), averages, self.devices, self.workers, self.seed)
+            shared[Role.AVERAGE] = Shared(plump(self.method.p), averages, self.servers.devices, self.workers, self.seed)
         self._weights, self._has_answer = weights, False
         self.cache.bind(roles, shared)
-        self._functions = RoundFunctions(self.cache, self.devices)
+        self._functions = RoundFunctions(self.cache, self.servers.devices)
 
     def _let_go(self) -> None:
         for variable in self.cache.variables:
@@ -136,7 +143,7 @@ class Rounds:
         Returns:
             A report per worker that took part, in worker order.
         """
-        started = time.perf_counter()
+        started, self._refusal = time.perf_counter(), None
         for worker in self.workers.take_returned():
             self.cache.furnish(worker)
             self._needs_everything.add(worker)
@@ -155,7 +162,10 @@ class Rounds:
             outputs = function(handles(worker), arguments, tf.constant(steps), number, tf.constant(worker))
             return self._functions.parse(outputs)
 
-        reports = self.workers.call(work)
+        try:
+            reports = self.workers.call(work)
+        except GONE as error:  # the worker that says so is there: it is a server that it lost
+            raise self.servers.explain(error, f"in round {self.round}") from error
         self._needs_everything -= set(reports)
         self._has_answer = False
         worked = time.perf_counter()
@@ -173,23 +183,25 @@ class Rounds:
 
     def _merge(self, reports: dict[int, Report], is_whole: bool, started: float, worked: float) -> None:
         refresh = self.method.refreshes(self.round)
-        try:
-            *verdicts, core = self._functions.merge(is_whole, refresh)(tf.constant(self.round, tf.int64)).numpy()
-        except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
-            raise ClusterError(f"A parameter server failed while round {self.round} was merged: {error}") from error
+        merge = self._functions.merge(is_whole, refresh)
+        number = tf.constant(self.round, tf.int64)
+        *verdicts, core = self.servers.call(lambda: merge(number).numpy(), f"while round {self.round} was merged")
         refused = [w for w in reports if verdicts[w] not in (ABSENT, MERGED)]
         self._needs_everything |= set(refused)
         if refresh:  # who has not pushed knows an older core than the answers were made for
             self._needs_everything |= {w for w in self.workers.live if verdicts[w] != MERGED}
         if self.method.pulls_whole(self.round):
             self._needs_everything |= self.workers.live
-        self._note_refusal([w for w in refused if verdicts[w] == NOT_FINITE])
+        not_finite = [w for w in refused if verdicts[w] == NOT_FINITE]
+        if not_finite:
+            self.cache.cleanse(not_finite)
+            self._note_refusal(not_finite)
         self._record(list(reports.values()), int(core), len(refused), started, worked)
         self._has_answer = True
         self.round += 1
 
     def _note_refusal(self, not_finite: list[int]) -> None:
-        if not_finite and self.on_nonfinite == "raise":
+        if self.on_nonfinite == "raise":
             names = ", ".join(self.workers.names[w] for w in not_finite)
             self._refusal = NonFiniteUpdateError(
                 f"The update of round {self.round} from {names} is not finite; the servers refused it and it did not "
@@ -228,7 +240,7 @@ class Rounds:
 
     def _traffic(self, by_block: np.ndarray) -> Traffic:
         """Bytes of a round from the workers' counts, f64[blocks of all that is shared, 4]."""
-        ps, start = np.zeros(len(self.devices), np.int64), 0
+        ps, start = np.zeros(len(self.servers.devices), np.int64), 0
         for shared in self.cache.shared.values():
             count = len(shared.blocks)
             ps[:count] += by_block[start : start + count].sum(1).astype(np.int64)

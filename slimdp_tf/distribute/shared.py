@@ -6,6 +6,8 @@ keeps of them. Its functions are called while a worker's round or the merge is t
 
 from __future__ import annotations
 
+import contextlib
+
 import tensorflow as tf
 
 from slimdp_tf.distribute.blocks import Layout
@@ -41,7 +43,7 @@ class Shared:
             for block in self._worker_variables
         ]
         nothing = [tf.zeros([0], tf.int32) for _ in self.blocks]
-        tf.function(lambda: self._set_keys(nothing, 0), autograph=False)()
+        tf.function(lambda: self._set_keys(nothing, 0), autograph=False).get_concrete_function()()
 
     # -- in a worker's round --------------------------------------------------------------------------------------
 
@@ -143,7 +145,7 @@ class Shared:
         for block in self.blocks:
             block.prepare_answers(verdicts)
         if refresh:
-            keys = self.exchange.refresh(values, updates, lambda j: tf.device(self.devices[j]))
+            keys = self.exchange.refresh(values, updates, self._on)
             self._set_keys(keys, round_number + 1)
 
     def core_entries(self) -> tf.Tensor:
@@ -151,8 +153,11 @@ class Shared:
         return tf.add_n([tf.size(block.core.read(), tf.int64) for block in self.blocks])
 
     def _set_keys(self, keys: list[tf.Tensor], version: tf.Tensor | int) -> None:
-        for block, agreed in zip(self.blocks, self.exchange.agree(keys, version)):
+        for block, agreed in zip(self.blocks, self.exchange.agree(keys, version, self._on)):
             block.adopt_keys(agreed)
+
+    def _on(self, block: int) -> contextlib.AbstractContextManager:
+        return tf.device(self.devices[block])
 
     # -- for the chief --------------------------------------------------------------------------------------------
 

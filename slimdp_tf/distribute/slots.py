@@ -85,8 +85,9 @@ class Block:
                 payload = self._payload(slot, whole)
                 verdict = tf.where(is_finite(payload), MERGED, NOT_FINITE)
                 if "signature.keys" in payload:
-                    same = tf.reduce_all(tf.equal(payload["signature.keys"], self.signature.read_value()))
-                    verdict = tf.where(same, verdict, WRONG_SIGNATURE)
+                    theirs, ours = payload["signature.keys"], self.signature.read_value()
+                    is_same = tf.raw_ops.Equal(x=theirs, y=ours, incompatible_shape_error=False)  # empty before a push
+                    verdict = tf.where(tf.reduce_all(is_same), verdict, WRONG_SIGNATURE)
                 verdicts.append(tf.where(tf.equal(self.tags[worker], round_number), verdict, ABSENT))
             return tf.stack(verdicts)
 

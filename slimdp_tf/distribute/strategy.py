@@ -9,6 +9,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute.calls import Servers, call_within
 from slimdp_tf.distribute.cluster import PartialCluster, await_tasks, check_port_is_free, resolve, serve
 from slimdp_tf.distribute.data import Arrays, Function, Graphs, NextBatch, ShardedDataset
 from slimdp_tf.distribute.extended import Extended
@@ -33,7 +34,7 @@ class SlimDPStrategy(_tf.StrategyBase):
         seed: of every random draw of the method and of shuffles without a seed.
         timeout_s: seconds to wait for the tasks to answer at the start.
         worker_deadline_s: seconds after which a worker that does not finish its round is left out of it.
-        cluster_deadline_s: seconds to wait for one worker when none is left.
+        cluster_deadline_s: seconds to wait for the servers, and for one worker when none is left.
         on_nonfinite: "raise" or "skip" when a worker's update is not finite; it never reaches the weights.
 
     Raises:
@@ -62,7 +63,11 @@ class SlimDPStrategy(_tf.StrategyBase):
             raise ValueError(f"This process is a chief at {_tf.chief_address()}. Received: {spec['chief'][0]}")
         if _tf.chief_address() is None:
             check_port_is_free(spec["chief"][0], "the chief")
-        _tf.connect(spec, resolver.rpc_layer or "grpc")
+        call_within(
+            lambda: _tf.connect(spec, resolver.rpc_layer or "grpc"),
+            timeout_s,
+            f"The tasks accept connections, but TensorFlow could not connect to all of them within {timeout_s:g} s: {spec}",
+        )
         self._cluster_resolver, self._cluster_coordinator = resolver, None
         self._is_parameter_server_strategy_v2, self._canonicalize_devices = True, False
         self.method = method or plump()
@@ -70,8 +75,11 @@ class SlimDPStrategy(_tf.StrategyBase):
         names = [f"worker {i} at {address}" for i, address in enumerate(spec["worker"])]
         workers = Workers(_tf.worker_devices(len(names)), names, worker_deadline_s, cluster_deadline_s)
         devices = [f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(spec["ps"]))]
-        self.rounds = Rounds(workers, devices, self.method, seed, on_nonfinite)
+        servers = Servers(devices, [f"ps {i} at {address}" for i, address in enumerate(spec["ps"])], cluster_deadline_s)
+        self.rounds = Rounds(workers, servers, self.method, seed, on_nonfinite)
         self._programs: dict = {}
+        self._graphs: list = []
+        self._used: tuple[list[LocalVariable], list[LocalVariable]] = ([], [])
         self._waited, self._is_on_chief = 0, False
         tf.distribute.Strategy.__init__(self, Extended(self, resolver, self.rounds.cache))
         if isinstance(resolver, PartialCluster):
@@ -88,7 +96,7 @@ class SlimDPStrategy(_tf.StrategyBase):
     @property
     def ps(self) -> int:
         """The number of servers of the cluster."""
-        return len(self.rounds.devices)
+        return len(self.rounds.servers.devices)
 
     @property
     def records(self) -> list[RoundRecord]:
@@ -178,9 +186,17 @@ class SlimDPStrategy(_tf.StrategyBase):
             specs = [tf.TensorSpec.from_tensor(t) for t in tensors]
             self._programs[key] = Step(call, [b.iterator.element_spec for b in batches], specs, False), structure
         step, structure = self._programs[key]
-        variables = list(self.extended.variables)
-        self.rounds.prepare(step, variables, [v for v in variables if v.trainable and v.dtype.is_floating], [])
+        self.rounds.prepare(step, *self._used_with(self.rounds.graph_of(step)), [])
         return step, structure
+
+    def _used_with(self, graph) -> tuple[list[LocalVariable], list[LocalVariable]]:
+        """The variables of all steps so far, this one included, and those among them that they train."""
+        if graph not in self._graphs:
+            used = self.extended.used_in([*self._graphs, graph])
+            self._graphs.append(graph)
+            trained = [v for v in used if v.trainable and v.dtype.is_floating]
+            self._used = used, [v for v in trained if any(v.is_written_in(g) for g in self._graphs)]
+        return self._used
 
     def reduce(self, reduce_op, value, axis=None):
         """The sum or mean over workers of what `run` returned (over `axis` of each value first, if given)."""

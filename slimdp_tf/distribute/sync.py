@@ -6,18 +6,20 @@
 | AVERAGE | written by training, float, of the model (BatchNorm's averages) | the servers' mean | the same |
 | SUM | metrics (aggregation SUM) | sum over workers | the first worker gets it, the others zero |
 | FIRST | aggregation ONLY_FIRST_REPLICA, written (`iterations`) | the first live worker's | every worker gets it |
-| OWN | optimizer slots, random states, everything else that training writes | mean over workers, or the chief's if not float | every worker gets it, random states shifted by the worker's number |
+| OWN | optimizer slots, random states, everything else that training writes | mean over workers, the first live worker's if not float | every worker gets it, random states shifted by the worker's number |
 | FIXED | never written by training (learning rate, frozen weights) | the chief's | every worker gets it |
 """
 
 from __future__ import annotations
 
 import enum
+import functools
 import math
 
 import numpy as np
 import tensorflow as tf
 
+from slimdp_tf.distribute.calls import Servers
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.shared import Shared
 from slimdp_tf.distribute.workers import Workers
@@ -54,16 +56,18 @@ class ChiefCache:
 
     Args:
         workers: the workers.
+        servers: the servers.
     """
 
-    def __init__(self, workers: Workers):
-        self.workers = workers
+    def __init__(self, workers: Workers, servers: Servers):
+        self.workers, self.servers = workers, servers
         self.roles: dict[int, Role] = {}
         self.variables: list[LocalVariable] = []
         self.shared: dict[Role, Shared] = {}
         self.chief_bytes = 0
         self._readers: dict[tuple, object] = {}
         self._writers: dict[tuple, object] = {}
+        self._cleanse = None
 
     def bind(self, roles: list[tuple[LocalVariable, Role]], shared: dict[Role, Shared]) -> None:
         """Takes charge of `roles`; every value is sent from the chief before the next round."""
@@ -71,6 +75,7 @@ class ChiefCache:
         self.variables, self.shared = [variable for variable, _ in roles], shared
         self._readers.clear()
         self._writers.clear()
+        self._cleanse = None
         for variable in self.variables:
             variable.is_stale, variable.is_dirty = False, True
 
@@ -99,16 +104,17 @@ class ChiefCache:
         role = self.roles[id(variable)]
         stale = [v for v in self.of_role(role) if v.is_stale]
         if role in self.shared:
-            values = self.shared[role].fetch()
+            values = self.servers.call(self.shared[role].fetch, "while the chief read the model")
             self.chief_bytes += self.shared[role].nbytes
             for v, value in zip(self.shared[role].layout.variables, values):
                 if v.is_stale:
                     v.assign_cache(value)
-        elif role is Role.FIRST:
-            first = min(self.workers.live)
-            self._fill(stale, self._read(stale, [first])[first])
         else:
-            floats = [v for v in stale if v.dtype.is_floating]
+            floats = [v for v in stale if v.dtype.is_floating and role is not Role.FIRST]
+            others = [v for v in stale if not v.dtype.is_floating or role is Role.FIRST]
+            if others:
+                first = min(self.workers.live)
+                self._fill(others, self._read(others, [first])[first])
             if floats:
                 read = self._read(floats, sorted(self.workers.live))
                 means = [np.mean([r[d].astype(np.float64) for r in read.values()], 0) for d in range(len(_dtypes(floats)))]
@@ -146,7 +152,8 @@ class ChiefCache:
         must_pull = False
         for role, shared in self.shared.items():
             if any(v.is_dirty for v in self.of_role(role)):
-                shared.store([v.value() for v in shared.layout.variables])  # reading fetches what is stale
+                values = [v.value() for v in shared.layout.variables]  # reading fetches what is stale
+                self.servers.call(functools.partial(shared.store, values), "while the chief set the model")
                 self.chief_bytes += shared.nbytes
                 must_pull = True
         others = [v for v in dirty if self.roles[id(v)] not in self.shared]
@@ -159,6 +166,18 @@ class ChiefCache:
     def furnish(self, worker: int) -> None:
         """Sends everything that does not come from the servers to a worker that came back."""
         self._write([v for v in self.variables if self.roles[id(v)] not in self.shared], [worker])
+
+    def cleanse(self, workers: list[int]) -> None:
+        """Sets to zero what is not finite of what workers have of their own: one bad step would spoil all to come."""
+        if self._cleanse is None:
+            self._cleanse = tf.function(self._zero_nonfinite, autograph=False).get_concrete_function()
+        self.workers.call(lambda worker: self._cleanse(), workers)
+
+    def _zero_nonfinite(self) -> None:
+        for v in self.of_role(Role.OWN):
+            if v.dtype.is_floating:
+                value = v.value()
+                v.assign(tf.where(tf.math.is_finite(value), value, tf.zeros_like(value)))
 
     def _write(self, variables: list[LocalVariable], workers: list[int]) -> None:
         for is_zero in (True, False):

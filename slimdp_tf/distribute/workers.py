@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import queue
 import threading
 import time
@@ -10,23 +12,8 @@ from collections.abc import Callable, Iterable
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute.calls import GONE, CallThread, ClusterError, brief
 from slimdp_tf.distribute.local_variable import standing_on
-
-_LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError)
-
-
-class ClusterError(RuntimeError):
-    """A task of the cluster failed or did not answer; the message names it."""
-
-
-class _Call:
-    """One function to run on one worker, and what came of it."""
-
-    def __init__(self, function: Callable[[int], object]):
-        self.function = function
-        self.result: object = None
-        self.error: BaseException | None = None
-        self.is_done = threading.Event()
 
 
 class Workers:
@@ -47,27 +34,20 @@ class Workers:
         self._furnishings: list[Callable[[int], None]] = []
         self._returned: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._lost_errors: dict[int, BaseException] = {}
-        self._queues = [self._start(worker) for worker in range(len(devices))]
+        self._threads = [self._start(worker) for worker in range(len(devices))]
 
     def __len__(self) -> int:
         return len(self.devices)
 
-    def _start(self, worker: int) -> queue.SimpleQueue:
-        calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+    def _start(self, worker: int) -> CallThread:
         executor = _tf.new_executor()
 
-        def serve():
-            while True:
-                call = calls.get()
-                try:
-                    with standing_on(worker), _tf.running_on(self.devices[worker], executor):
-                        call.result = call.function(worker)
-                except BaseException as error:  # handed to the caller, whatever it is
-                    call.error = error
-                call.is_done.set()
+        @contextlib.contextmanager
+        def on_worker():
+            with standing_on(worker), _tf.running_on(self.devices[worker], executor):
+                yield
 
-        threading.Thread(target=serve, daemon=True, name=f"slimdp worker {worker}").start()
-        return calls
+        return CallThread(f"slimdp worker {worker}", on_worker)
 
     def furnish(self, make: Callable[[int], None]) -> None:
         """Runs `make(worker)` for every worker, now and again each time a worker comes back empty.
@@ -96,16 +76,14 @@ class Workers:
         if self.is_closed:
             raise ClusterError("The cluster of this strategy has been stopped: there are no workers to call.")
         targets = sorted(self.live if workers is None else self.live & set(workers))
-        calls = {worker: _Call(function) for worker in targets}
-        for worker, call in calls.items():
-            self._queues[worker].put(call)
+        calls = {w: self._threads[w].submit(functools.partial(function, w)) for w in targets}
         give_up, results = time.monotonic() + self.deadline_s, {}
         for worker, call in calls.items():
-            if not call.is_done.wait(max(0.0, give_up - time.monotonic())):
+            if not call.ends_within(give_up - time.monotonic()):
                 self._lose(worker, TimeoutError(f"no answer within {self.deadline_s:g} s"))
             elif call.error is None:
                 results[worker] = call.result
-            elif isinstance(call.error, _LOST) and not _tf.is_alive(self.devices[worker]):
+            elif isinstance(call.error, GONE) and not _tf.is_alive(self.devices[worker]):
                 self._lose(worker, call.error)
             else:
                 raise call.error
@@ -128,7 +106,7 @@ class Workers:
     def _lose(self, worker: int, error: BaseException) -> None:
         self.live.discard(worker)
         self._lost_errors[worker] = error
-        tf.get_logger().warning("%s is lost (%s); training goes on without it.", self.names[worker], _brief(error))
+        tf.get_logger().warning("%s is lost (%s); training goes on without it.", self.names[worker], brief(error))
         threading.Thread(target=self._await, args=(worker,), daemon=True, name=f"slimdp awaits {worker}").start()
 
     def _await(self, worker: int) -> None:
@@ -141,17 +119,14 @@ class Workers:
             except tf.errors.OpError:
                 continue
         tf.get_logger().warning("%s is back.", self.names[worker])
-        self._queues[worker] = self._start(worker)
+        self._threads[worker] = self._start(worker)
         self._returned.put(worker)
 
     def _wait_for_any(self) -> None:
         give_up = time.monotonic() + self.cluster_deadline_s
         while self._returned.empty():
             if time.monotonic() > give_up:
-                lost = "; ".join(f"{self.names[w]}: {_brief(e)}" for w, e in sorted(self._lost_errors.items()))
+                lost = "; ".join(f"{self.names[w]}: {brief(e)}" for w, e in sorted(self._lost_errors.items()))
                 raise ClusterError(f"No worker answers, and none came back within {self.cluster_deadline_s:g} s. {lost}")
             time.sleep(0.1)
 
-
-def _brief(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0][:200] or type(error).__name__

@@ -8,7 +8,7 @@ import pytest
 from absl import flags
 
 from slimdp_tf.cli.program import check_no_arguments, explaining, refuse
-from slimdp_tf.distribute.workers import ClusterError
+from slimdp_tf.distribute.calls import ClusterError
 from tests import sources
 
 

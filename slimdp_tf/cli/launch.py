@@ -18,7 +18,9 @@ from typing import Any
 from absl import flags
 
 from slimdp_tf.cli.program import check_no_arguments, explaining, run_program
-from slimdp_tf.distribute.cluster import check_spec, local_cluster, serve
+from slimdp_tf.distribute.cluster import local_cluster
+from slimdp_tf.distribute.serve import serve
+from slimdp_tf.distribute.spec import check_spec
 
 JOBS = ("worker", "ps")
 

@@ -101,7 +101,8 @@ def worker_devices(workers: int) -> list[str]:
     gpus = [sorted(d.device_index for d in devices if d.job == "worker" and d.task == w) for w in range(workers)]
     for worker, found in enumerate(gpus):
         if len(found) > 1:
-            tf.get_logger().warning("worker %d has %d GPUs and uses the first: one replica per worker.", worker, len(found))
+            message = "worker %d has %d GPUs and uses the first: one replica per worker."
+            tf.get_logger().warning(message, worker, len(found))
     return [f"/job:worker/replica:0/task:{w}/device:{f'GPU:{g[0]}' if g else 'CPU:0'}" for w, g in enumerate(gpus)]
 
 

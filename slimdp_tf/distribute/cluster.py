@@ -1,4 +1,4 @@
-"""The cluster: its specification and checks, a task that serves, and a local cluster of processes.
+"""A local cluster: workers and servers as processes of this machine.
 
 TensorFlow's own distributed runtime does the work; this file sees to it that every wait ends and that no process of a
 local cluster outlives its chief.
@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 
@@ -22,139 +21,7 @@ import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import ClusterError
-
-Spec = dict[str, list[str]]
-_JOBS = ("chief", "worker", "ps")
-
-
-def check_spec(spec: Spec) -> Spec:
-    """Returns `spec` if it can train.
-
-    Raises:
-        ValueError: a job is missing or not known, an evaluator is in it, or an address stands for two tasks.
-    """
-    if "evaluator" in spec:
-        raise ValueError(
-            "An evaluator cannot be part of the cluster: it would be waited for and never answer. Leave it out of "
-            "TF_CONFIG; model.evaluate runs on the chief. Received jobs: " + ", ".join(sorted(spec))
-        )
-    unknown = sorted(set(spec) - set(_JOBS))
-    if unknown:
-        raise ValueError(f"Jobs of a cluster: {', '.join(_JOBS)}. Received also: {', '.join(unknown)}")
-    for job in _JOBS:
-        if not spec.get(job):
-            raise ValueError(f"A cluster needs a chief, at least one worker and at least one ps. Missing: {job}")
-    if len(spec["chief"]) != 1:
-        raise ValueError(f"A cluster has one chief. Received: {', '.join(spec['chief'])}")
-    seen: dict[str, str] = {}
-    for job in _JOBS:
-        for index, address in enumerate(spec[job]):
-            if address in seen:
-                raise ValueError(f"Address {address} stands for two tasks: {seen[address]} and {job} {index}")
-            seen[address] = f"{job} {index}"
-    return {job: list(spec[job]) for job in _JOBS}
-
-
-def resolve(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> tuple[Spec, str, int]:
-    """Specification, own job and own index, from a resolver such as TFConfigClusterResolver."""
-    cluster_spec = resolver.cluster_spec()
-    if not cluster_spec or not cluster_spec.as_dict():
-        raise ValueError(
-            "No cluster: set TF_CONFIG, give a ClusterResolver, or use slimdp_tf.local_cluster(workers=4, ps=2)."
-        )
-    raw = {job: [a for _, a in sorted(_indexed(tasks))] for job, tasks in cluster_spec.as_dict().items()}
-    if resolver.task_type == "evaluator":
-        raise ValueError("This task is an evaluator; model.evaluate runs on the chief. Start chief, workers and ps only.")
-    return check_spec(raw), resolver.task_type or "chief", int(resolver.task_id or 0)
-
-
-def _indexed(tasks) -> list[tuple[int, str]]:
-    return list(tasks.items()) if isinstance(tasks, dict) else list(enumerate(tasks))
-
-
-def await_tasks(spec: Spec, timeout_s: float) -> None:
-    """Waits until every worker and ps accepts connections.
-
-    Raises:
-        ClusterError: names those that did not within `timeout_s`.
-    """
-    missing = [(job, i, address) for job in ("worker", "ps") for i, address in enumerate(spec[job])]
-    give_up = time.monotonic() + timeout_s
-    while missing:
-        missing = [task for task in missing if not answers(task[2])]
-        if missing and time.monotonic() > give_up:
-            names = ", ".join(f"{job} {index} at {address}" for job, index, address in missing)
-            raise ClusterError(f"No answer within {timeout_s:g} s from: {names}. Are they started, and reachable?")
-        if missing:
-            time.sleep(0.1)
-
-
-def answers(address: str) -> bool:
-    """Whether something accepts TCP connections at host:port."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=1.0):
-            return True
-    except (OSError, ValueError):
-        return False
-
-
-def check_port_is_free(address: str, task: str) -> None:
-    """Raises ClusterError if this host cannot listen at the port of `address`."""
-    port = int(address.rpartition(":")[2])
-    with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError as error:
-            raise ClusterError(f"Port {port} for {task} is in use on this host ({error}). Choose another.") from error
-
-
-def serve(
-    spec: Spec, job: str, index: int, *, chief_timeout_s: float = 300.0, grace_s: float = 10.0, threads: int = 0
-) -> None:
-    """Serves one task until the chief has ended, then ends the process.
-
-    Args:
-        spec: the cluster.
-        job, index: the task, "worker" or "ps".
-        chief_timeout_s: seconds to wait for the chief to appear.
-        grace_s: seconds without a chief after which it counts as ended.
-        threads: threads for one operation, 0 for all cores.
-
-    Raises:
-        ClusterError: the port is in use, or no chief appeared.
-    """
-    start_server(spec, job, index, threads)
-    chief, seen = spec["chief"][0], time.monotonic()
-    has_appeared = False
-    while time.monotonic() - seen < (grace_s if has_appeared else chief_timeout_s):
-        if answers(chief):
-            has_appeared, seen = True, time.monotonic()
-        time.sleep(0.5)
-    if not has_appeared:
-        raise ClusterError(f"The chief at {chief} did not appear within {chief_timeout_s:g} s.")
-    _end_process(0)
-
-
-def start_server(spec: Spec, job: str, index: int, threads: int) -> tf.distribute.Server:
-    """Starts the server of one task in this process; TensorFlow cannot stop it again."""
-    spec = check_spec(spec)
-    if job not in ("worker", "ps") or not 0 <= index < len(spec[job]):
-        tasks = ", ".join(f"{j} 0..{len(spec[j]) - 1}" for j in ("worker", "ps"))
-        raise ValueError(f"A task that serves is one of: {tasks}. Received: {job} {index}")
-    check_port_is_free(spec[job][index], f"{job} {index}")
-    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads)
-    return tf.distribute.Server(
-        tf.train.ClusterSpec(spec), job_name=job, task_index=index, protocol="grpc", config=config, start=True
-    )
-
-
-def _end_process(code: int) -> None:
-    """Ends the process although TensorFlow's server has threads that never end."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+from slimdp_tf.distribute.spec import Spec, answers, check_spec
 
 
 class PartialCluster(tf.distribute.cluster_resolver.ClusterResolver):
@@ -285,7 +152,7 @@ class LocalCluster(PartialCluster):
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (str(_ROOT), environment.get("PYTHONPATH")) if p)
         with open(self._log(job, index), "ab") as log:
             self._processes[job, index] = subprocess.Popen(
-                [sys.executable, "-m", "slimdp_tf.distribute.cluster", json.dumps(task)],
+                [sys.executable, "-m", "slimdp_tf.distribute.serve", json.dumps(task)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -328,23 +195,3 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for s in sockets:
             s.close()
-
-
-def _serve_for_parent(task: dict) -> None:
-    """Serves until the process that started this one is gone: its end of our standard input closes then."""
-
-    def watch():
-        while sys.stdin.buffer.read(4096):
-            continue
-        os._exit(0)
-
-    threading.Thread(target=watch, daemon=True).start()
-    try:
-        start_server(task["spec"], task["job"], task["index"], task["threads"])
-    except ClusterError as error:
-        sys.exit(str(error))
-    threading.Event().wait()
-
-
-if __name__ == "__main__":
-    _serve_for_parent(json.loads(sys.argv[1]))

@@ -157,13 +157,16 @@ class Rounds:
         }
         number = tf.constant(self.round, tf.int32)
 
-        def work(worker: int) -> Report:
+        def work(worker: int) -> Report | None:
             function = functions[pulls[worker]]
-            outputs = function(handles(worker), arguments, tf.constant(steps), number, tf.constant(worker))
+            try:
+                outputs = function(handles(worker), arguments, tf.constant(steps), number, tf.constant(worker))
+            except tf.errors.OutOfRangeError:  # its data has ended; it has pulled by then
+                return None
             return self._functions.parse(outputs)
 
         try:
-            reports = self.workers.call(work)
+            reports = {worker: report for worker, report in self.workers.call(work).items() if report is not None}
         except GONE as error:  # the worker that says so is there: it is a server that it lost
             raise self.servers.explain(error, f"in round {self.round}") from error
         self._needs_everything -= set(reports)
@@ -222,7 +225,7 @@ class Rounds:
             round=self.round,
             steps=self.steps,
             steps_in_round=max(report.steps for report in reports),
-            workers=len(reports),
+            workers=sum(report.steps > 0 for report in reports),
             round_s=ended - started,
             compute_s=float(compute),
             exchange_s=float(pull + push) + ended - worked,

@@ -10,11 +10,14 @@ import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import Servers, call_within
-from slimdp_tf.distribute.cluster import PartialCluster, await_tasks, check_port_is_free, resolve, serve
-from slimdp_tf.distribute.data import Arrays, Function, Graphs, NextBatch, ShardedDataset
+from slimdp_tf.distribute.cluster import PartialCluster
+from slimdp_tf.distribute.data import NextBatch, ShardedDataset
 from slimdp_tf.distribute.extended import Extended
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.rounds import Rounds
+from slimdp_tf.distribute.serve import serve
+from slimdp_tf.distribute.sources import Arrays, Function, Graphs
+from slimdp_tf.distribute.spec import await_tasks, check_port_is_free, resolve
 from slimdp_tf.distribute.step import Step
 from slimdp_tf.distribute.workers import Workers
 from slimdp_tf.measure.record import RoundRecord, Traffic
@@ -145,7 +148,7 @@ class SlimDPStrategy(_tf.StrategyBase):
     # -- custom loops ---------------------------------------------------------------------------------------------
 
     def run(self, fn, args=(), kwargs=None, options=None):
-        """One local step: `fn` on every worker; every p-th call also exchanges weights.
+        """One local step: `fn` on every worker that has data; every p-th step that trains also exchanges weights.
 
         Args:
             fn: the step; it is compiled, so it must not depend on Python values that change.
@@ -163,10 +166,13 @@ class SlimDPStrategy(_tf.StrategyBase):
         batches = [a for a in flat if isinstance(a, NextBatch)]
         tensors = [tf.convert_to_tensor(a) for a in flat if not isinstance(a, NextBatch)]
         step, structure = self._program(fn, args, kwargs or {}, flat, batches, tensors)
-        self._waited += 1
-        is_exchanging = self._waited % self.method.p == 0
+        is_training = any(v.is_written_in(self.rounds.graph_of(step)) for v in self._used[1])
+        self._waited += is_training
+        is_exchanging = is_training and self._waited % self.method.p == 0
         reports = self.rounds.run(step, lambda w: [b.iterator.handle(w) for b in batches], tensors, 1, is_exchanging)
         self.rounds.raise_refusal()
+        if not reports:
+            raise tf.errors.OutOfRangeError(None, None, "The data of all workers has ended.")
         results = [tf.nest.pack_sequence_as(structure[0], [tf.constant(o) for o in r.outputs]) for r in reports]
         return tf.nest.map_structure(lambda *values: _tf.PerReplica(values), *results)
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from slimdp_tf.channel import joined, stream
 from slimdp_tf.method import Method
 from slimdp_tf.rules.agreements import sign
-from slimdp_tf.types import Edits, Entries, Note, On, Payload, State, taken, written
+from slimdp_tf.types import Edits, Entries, Note, On, Payload, State, anywhere, taken, written
 
 _UP, _DOWN = 0, 1
 
@@ -40,10 +40,13 @@ class Exchange:
 
     # -- what both ends hold --------------------------------------------------------------------------------------
 
-    def agree(self, keys: list[tf.Tensor], version: tf.Tensor | int) -> list[State]:
-        """The keys of every block -> what both ends hold of every block, signed."""
-        held = self.method.agreement.agree(keys, list(self.sizes))
-        return [dict(agreed, signature=sign(agreed["core"], version)) for agreed in held]
+    def agree(self, keys: list[tf.Tensor], version: tf.Tensor | int, on: On = anywhere) -> list[State]:
+        """The keys of every block -> what both ends hold of every block, signed where the block lives."""
+        signed = []
+        for j, agreed in enumerate(self.method.agreement.agree(keys, list(self.sizes), on)):
+            with on(j):
+                signed.append(dict(agreed, signature=sign(agreed["core"], version)))
+        return signed
 
     def refresh(self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On) -> list[tf.Tensor]:
         """Weights and mean updates of every block -> the new keys of every block."""

@@ -21,6 +21,11 @@ Payload = dict[str, tf.Tensor]  # name -> tensor that crosses the wire; nothing 
 On = Callable[[int], contextlib.AbstractContextManager]  # on(j): run the following where block j lives
 
 
+def anywhere(block: int) -> contextlib.AbstractContextManager:
+    """The `On` of one process, where every block lives."""
+    return contextlib.nullcontext()
+
+
 @dataclasses.dataclass(frozen=True)
 class Entries:
     """Some entries of a block, or all of them.
@@ -141,7 +146,7 @@ class Agreement(Protocol):
     def refresh(self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On) -> list[tf.Tensor]:
         """Weights and latest mean update of every block -> the new keys of every block, i32[c_j], ascending."""
 
-    def agree(self, keys: list[tf.Tensor], sizes: list[int]) -> list[State]:
+    def agree(self, keys: list[tf.Tensor], sizes: list[int], on: On = anywhere) -> list[State]:
         """Keys of every block -> what the selectors of every block are given."""
 
 

@@ -18,7 +18,7 @@ EVERYTHING = [*PRODUCT, *CONFIGS, *TOOLS, *TESTS, "setup.py"]
 # From the bottom up: a module imports from its own layer and from those below. The longest prefix that fits counts.
 LAYERS = [
     ("slimdp_tf.version", "slimdp_tf.types"),
-    ("slimdp_tf.rules",),
+    ("slimdp_tf.rules", "slimdp_tf.testing"),
     ("slimdp_tf.channel",),
     ("slimdp_tf.method",),
     ("slimdp_tf.methods",),

@@ -6,7 +6,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from slimdp_tf.types import On, State, is_number
+from slimdp_tf.types import On, State, anywhere, is_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Nothing:
     def refresh(self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On) -> list[tf.Tensor]:
         return [tf.zeros([0], tf.int32) for _ in values]
 
-    def agree(self, keys: list[tf.Tensor], sizes: list[int]) -> list[State]:
-        return _shares(keys, sizes)
+    def agree(self, keys: list[tf.Tensor], sizes: list[int], on: On = anywhere) -> list[State]:
+        return _shares(keys, sizes, on)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +61,8 @@ class SignificantCore:
                 bits.append(tf.bitcast(tf.abs(value) + c * tf.abs(update), tf.int32))
         return _greatest(bits, wanted, on)
 
-    def agree(self, keys: list[tf.Tensor], sizes: list[int]) -> list[State]:
-        return _shares(keys, sizes)
+    def agree(self, keys: list[tf.Tensor], sizes: list[int], on: On = anywhere) -> list[State]:
+        return _shares(keys, sizes, on)
 
     def _scale(self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On) -> tf.Tensor:
         if self.c != "auto":
@@ -91,34 +91,36 @@ def sign(keys: tf.Tensor, version: tf.Tensor) -> tf.Tensor:
     return tf.stack([tf.cast(version, tf.int64), tf.size(keys, tf.int64), tf.reduce_sum(mixed)])
 
 
-def _shares(keys: list[tf.Tensor], sizes: list[int]) -> list[State]:
+def _shares(keys: list[tf.Tensor], sizes: list[int], on: On) -> list[State]:
     """What `rules.selectors` is given: the core of each block and the block's share of the entries outside it."""
-    free = [tf.constant(size, tf.int64) - tf.size(core, tf.int64) for core, size in zip(keys, sizes)]
-    outside, total, before, agreed = tf.add_n(free), tf.constant(sum(sizes), tf.int64), tf.zeros([], tf.int64), []
-    for core, here in zip(keys, free):
-        agreed.append({"core": core, "share": tf.stack([before, here, outside, total])})
-        before = before + here
-    return agreed
+    free = []
+    for j, (core, size) in enumerate(zip(keys, sizes)):
+        with on(j):  # only the count leaves the block's place
+            free.append(tf.constant(size, tf.int64) - tf.size(core, tf.int64))
+    with on(0):
+        outside, total, before, agreed = tf.add_n(free), tf.constant(sum(sizes), tf.int64), tf.zeros([], tf.int64), []
+        for core, here in zip(keys, free):
+            agreed.append({"core": core, "share": tf.stack([before, here, outside, total])})
+            before = before + here
+        return agreed
+
+
+_DIGITS = ((20, 11), (10, 10), (0, 10))  # (lowest bit, bits): the 31 bits of a float that is not negative
 
 
 def _greatest(bits: list[tf.Tensor], wanted: int, on: On) -> list[tf.Tensor]:
     """Positions of the `wanted` greatest of all `bits`, i32[n_j] each, ascending per block; ties to the lower index.
 
-    Two histograms of 2^16 bins give the exact threshold in O(n), with 256 kB per block moved to where block 0 lives.
+    The threshold is found exactly in O(n), digit by digit, with a histogram per digit and block: 16 kB per block move
+    to where block 0 lives.
     """
     if wanted == 0:
         return [tf.zeros([0], tf.int32) for _ in bits]
-    half = 16
-    upper, above = _threshold(bits, lambda b: tf.bitwise.right_shift(b, half), lambda b: tf.ones_like(b), wanted, on)
-    lower, above_lower = _threshold(
-        bits,
-        lambda b: tf.bitwise.bitwise_and(b, (1 << half) - 1),
-        lambda b: tf.cast(tf.equal(tf.bitwise.right_shift(b, half), upper), tf.int32),
-        wanted - above,
-        on,
-    )
-    threshold = tf.bitwise.left_shift(upper, half) + lower
-    ties_left = wanted - above - above_lower
+    threshold, ties_left = tf.zeros([], tf.int32), tf.constant(wanted, tf.int32)
+    for lowest, width in _DIGITS:
+        digit, above = _digit(bits, threshold, ties_left, lowest, width, on)
+        with on(0):
+            threshold, ties_left = threshold + tf.bitwise.left_shift(digit, lowest), ties_left - above
     picked = []
     for j, b in enumerate(bits):
         with on(j):
@@ -130,12 +132,17 @@ def _greatest(bits: list[tf.Tensor], wanted: int, on: On) -> list[tf.Tensor]:
     return picked
 
 
-def _threshold(bits, digit, weight, wanted, on: On) -> tuple[tf.Tensor, tf.Tensor]:
-    """The digit below which `wanted` entries are filled from above, and how many entries lie above that digit."""
+def _digit(bits, known, wanted, lowest: int, width: int, on: On) -> tuple[tf.Tensor, tf.Tensor]:
+    """The threshold's digit of `width` bits from bit `lowest` up, and how many entries lie above that digit.
+
+    Of the entries that have the threshold's `known` higher digits, `wanted` are to lie at the threshold or above it.
+    """
     counts = []
     for j, b in enumerate(bits):
         with on(j):
-            counts.append(tf.math.unsorted_segment_sum(weight(b), digit(b), 1 << 16))
+            digit = tf.bitwise.right_shift(b - known, lowest)  # within [0, 2^width) where the higher digits are known
+            digit = tf.where(digit < 1 << width, digit, -1)  # a negative one is not counted
+            counts.append(tf.math.unsorted_segment_sum(tf.ones_like(b), digit, 1 << width))
     with on(0):
         from_above = tf.cumsum(tf.add_n(counts), reverse=True)  # entries with this digit or a greater one
         found = tf.reduce_sum(tf.cast(from_above >= wanted, tf.int32)) - 1

@@ -52,9 +52,10 @@ class Pushed:
 class Explore:
     """A random set outside the core (T_R of Slim-DP, section 3.1), drawn anew for every worker and round.
 
-    Over all blocks exactly round(ratio * n) entries are drawn (one at least, unless ratio is 0), without replacement; every entry outside the core is
-    drawn with the same probability. The complement is cut into as many strata as there are entries to draw and
-    turned by a random offset, and one entry is drawn from each stratum: O(k), distinct, ascending.
+    Over all blocks exactly round(ratio * n) entries are drawn (one at least, unless ratio is 0), without replacement;
+    every entry outside the core of a block is drawn with the same probability. The complement is cut into as many
+    strata as there are entries to draw and turned by a random offset, and one entry is drawn from each stratum: O(k),
+    distinct, ascending. A block's number of entries is its share, rounded to a whole entry.
 
     Where we differ from plain sampling without replacement: two neighbours are drawn together more seldom.
 

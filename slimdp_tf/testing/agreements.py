@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy as np
 import tensorflow as tf
 
 from slimdp_tf.testing.contract import Contract, draw_eighths, require
-from slimdp_tf.types import Agreement
+from slimdp_tf.types import Agreement, anywhere
 
 
 class AgreementContract(Contract):
@@ -40,7 +38,7 @@ class AgreementContract(Contract):
         for rule in self.rules():
             for sizes in self.cuts[1:2]:
                 values, updates = _draw(sizes)
-                traced = tf.function(lambda v, u, rule=rule: rule.refresh(v, u, _anywhere))(values, updates)
+                traced = tf.function(lambda v, u, rule=rule: rule.refresh(v, u, anywhere))(values, updates)
                 for one, other in zip(_refresh(rule, values, updates), traced):
                     np.testing.assert_array_equal(one, other, f"{rule} does otherwise when traced")
 
@@ -49,7 +47,7 @@ class AgreementContract(Contract):
             for sizes in self.cuts:
                 keys = [tf.range(size // 3, dtype=tf.int32) for size in sizes]
                 before, outside = 0, sum(size - size // 3 for size in sizes)
-                for core, size, agreed in zip(keys, sizes, rule.agree(keys, sizes)):
+                for core, size, agreed in zip(keys, sizes, rule.agree(keys, sizes, anywhere)):
                     np.testing.assert_array_equal(agreed["core"], core, f"{rule}")
                     here = size - size // 3
                     np.testing.assert_array_equal(agreed["share"], [before, here, outside, sum(sizes)], f"{rule}")
@@ -61,10 +59,6 @@ class AgreementContract(Contract):
             require(isinstance(rule.whole, bool), f"{rule}: whole {rule.whole!r}")
 
 
-def _anywhere(block: int) -> contextlib.AbstractContextManager:
-    return contextlib.nullcontext()
-
-
 def _draw(sizes: list[int], is_blank: bool = False) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
     """Weights and updates of every block, many of them equal, or all of them where `is_blank`."""
     weights, updates = (tf.round(draw_eighths(sum(sizes), number)) for number in (1, 2))
@@ -74,7 +68,7 @@ def _draw(sizes: list[int], is_blank: bool = False) -> tuple[list[tf.Tensor], li
 
 
 def _refresh(rule: Agreement, values: list[tf.Tensor], updates: list[tf.Tensor]) -> list[np.ndarray]:
-    return [keys.numpy() for keys in rule.refresh(values, updates, _anywhere)]
+    return [keys.numpy() for keys in rule.refresh(values, updates, anywhere)]
 
 
 def _flatten(keys: list[np.ndarray], sizes: list[int]) -> np.ndarray:

@@ -21,7 +21,7 @@ class CodecContract(Contract):
 
     is_unbiased = True
     is_random = True
-    counts = (0, 1, 2, 37, 511, 512, 513)
+    counts = (0, 1, 37, 512, 513)
 
     def test_keeps_shape_and_dtype(self):
         for rule in self.rules():
@@ -39,7 +39,7 @@ class CodecContract(Contract):
         seeds = tf.stack([tf.range(1000), tf.fill([1000], 5)], 1)
         for rule in self.rules() if self.is_unbiased else []:
             draw = tf.function(lambda v, rule=rule: tf.map_fn(lambda s: _decoded(rule, v, s), seeds, F32), [F32])
-            for count in (1, 37, 513):
+            for count in (1, 513):
                 value = draw_normal(count)
                 drawn = draw(value).numpy().astype(np.float64)
                 step = np.ptp(drawn, 0).max()  # a rare step may not be among the draws

@@ -1,5 +1,9 @@
 """Traffic: sums, and what counts as training's own bytes."""
 
+import dataclasses
+
+import pytest
+
 from slimdp_tf.measure.record import RoundRecord, Traffic
 
 
@@ -20,3 +24,17 @@ def test_what_a_round_does_not_know_is_nothing():
     record = RoundRecord(0, 1, 1, 2, 1.0, 0.5, 0.3, 0.2, Traffic())
     assert (record.core_entries, record.cache_hits, record.refused) == (0, 0, 0)
     assert record.loss != record.loss
+
+
+def test_a_sum_has_the_bytes_of_every_ps():
+    rounds = [Traffic(push_bytes=3, keys_bytes=1, ps_bytes=(2, 2)), Traffic(pull_bytes=5, ps_bytes=(0, 5))]
+    total = sum(rounds, Traffic())
+    assert sum(total.ps_bytes) == total.exchange_bytes == 9
+
+
+def test_records_do_not_change():
+    traffic = Traffic(push_bytes=3)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        traffic.push_bytes = 4
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        RoundRecord(0, 1, 1, 2, 1.0, 0.5, 0.3, 0.2, traffic).round = 5

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from slimdp_tf.rules.agreements import Nothing, SignificantCore, sign
 from slimdp_tf.testing import AgreementContract
+from slimdp_tf.types import anywhere
 
 
 class TestNothing(AgreementContract):
@@ -21,19 +22,14 @@ class TestNothing(AgreementContract):
 
 class TestSignificantCore(AgreementContract):
     def rules(self):
-        return [
-            SignificantCore(0.25, 10),
-            SignificantCore(0.25, 10, 0.5),
-            SignificantCore(0.0, 1),
-            SignificantCore(1.0, 1),
-        ]
+        return [SignificantCore(0.25, 10), SignificantCore(0.1, 10, 0.5)]
 
 
 def refresh(rule, weights, updates, sizes=None) -> list[int]:
     """Positions in the model, of a model in blocks of these sizes."""
     sizes = sizes or [len(weights)]
     values, moves = (tf.split(tf.constant(x, tf.float32), sizes) for x in (weights, updates))
-    keys = rule.refresh(values, moves, lambda block: contextlib.nullcontext())
+    keys = rule.refresh(values, moves, anywhere)
     return [int(key) + sum(sizes[:j]) for j, block in enumerate(keys) for key in block.numpy()]
 
 
@@ -132,7 +128,10 @@ def test_works_where_the_blocks_are():
         visited.append(block)
         return contextlib.nullcontext()
 
-    SignificantCore(0.5, 1).refresh([tf.ones([3]), tf.ones([2])], [tf.ones([3]), tf.ones([2])], on)
+    keys = SignificantCore(0.5, 1).refresh([tf.ones([3]), tf.ones([2])], [tf.ones([3]), tf.ones([2])], on)
+    assert set(visited) == {0, 1}
+    visited.clear()
+    SignificantCore(0.5, 1).agree(keys, [3, 2], on)
     assert set(visited) == {0, 1}
 
 

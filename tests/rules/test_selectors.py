@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import hypothesis
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from slimdp_tf.rules.agreements import SignificantCore
 from slimdp_tf.rules.selectors import Core, Dense, Explore, Pushed
 from slimdp_tf.testing import SelectorContract
 from slimdp_tf.testing.selectors import agree
+from slimdp_tf.types import anywhere
 
 
 class TestDense(SelectorContract):
@@ -47,7 +46,7 @@ class TestExplore(SelectorContract):
     is_outside_core = True
 
     def rules(self):
-        return [Explore(0.15), Explore(0.15, keyed=False), Explore(0.5), Explore(0.02)]
+        return [Explore(0.15), Explore(0.02), Explore(0.5, keyed=False)]
 
     def total(self, rule, entries, outside):
         return min(max(1, round(rule.ratio * entries)), outside)
@@ -173,9 +172,7 @@ def test_is_exact_distinct_and_outside(ratio, sizes, draw):
 
 
 def test_agrees_with_what_the_core_says_of_itself():
-    keys = SignificantCore(0.2, 5).refresh(
-        [tf.range(10.0), tf.range(20.0)], [tf.zeros([10]), tf.zeros([20])], lambda block: contextlib.nullcontext()
-    )
+    keys = SignificantCore(0.2, 5).refresh([tf.range(10.0), tf.range(20.0)], [tf.zeros([10]), tf.zeros([20])], anywhere)
     told = SignificantCore(0.2, 5).agree(keys, [10, 20])
     for agreed, mine in zip(told, agree([k.numpy().tolist() for k in keys], [10, 20])):
         np.testing.assert_array_equal(agreed["share"], mine["share"])

@@ -1,0 +1,132 @@
+"""The contract of codecs finds broken ones."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from slimdp_tf.rules.codecs import Qsgd, Raw
+from slimdp_tf.testing import CodecContract
+from tests.testing.breaches import breaks, find_breaches
+
+
+@dataclasses.dataclass(frozen=True)
+class Shrunk(Raw):
+    """One part in a thousand less than it should be."""
+
+    def decode(self, payload, count):
+        return payload["value"] * 0.999
+
+
+class Doubles(Raw):
+    def decode(self, payload, count):
+        return tf.cast(payload["value"], tf.float64)
+
+
+class LosesTheLast(Raw):
+    def encode(self, value, seed):
+        return {"value": value[: tf.size(value) // 2 * 2]}
+
+
+class Offset(Raw):
+    def decode(self, payload, count):
+        return payload["value"] + 1e-3
+
+
+class HidesNan(Raw):
+    def encode(self, value, seed):
+        return {"value": tf.where(tf.math.is_finite(value), value, 0.0)}
+
+
+class RefusesNan(Raw):
+    def encode(self, value, seed):
+        return {"value": tf.debugging.check_numerics(value, "no number")}
+
+
+class Half(Raw):
+    """16-bit floats: overflows."""
+
+    def encode(self, value, seed):
+        return {"value": tf.cast(value, tf.float16)}
+
+    def decode(self, payload, count):
+        return tf.cast(payload["value"], tf.float32)
+
+
+class Nearest(Qsgd):
+    """Rounds to the nearest level without drawing."""
+
+    def encode(self, value, seed):
+        level = tf.round(value * 4.0)
+        return {"level": level}
+
+    def decode(self, payload, count):
+        return payload["level"] / 4.0
+
+
+class Down(Qsgd):
+    """Drops the fraction after drawing it: right only where nothing is drawn."""
+
+    def encode(self, value, seed):
+        payload = super().encode(value, seed)
+        return dict(payload, level=payload["level"] - 1)
+
+
+class Unseeded(Raw):
+    def encode(self, value, seed):
+        return {"value": value + 1e-7 * np.random.default_rng().normal()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Seventh(Raw):
+    """Divides by a constant, which tf.function turns into a product."""
+
+    def decode(self, payload, count):
+        return payload["value"] * 7.0 / 7.0
+
+
+def test_keeps_the_good():
+    # Those of the package are kept in tests/rules.
+    assert find_breaches(CodecContract, RefusesNan(), is_random=False) == set()
+
+
+def test_finds_bias():
+    name = "is_right_on_average"
+    assert find_breaches(CodecContract, Shrunk(), is_random=False) == {name}
+    assert breaks(CodecContract, name, Down())
+    assert breaks(CodecContract, name, Nearest())
+    # What is declared is no breach.
+    assert not breaks(CodecContract, name, Shrunk(), is_unbiased=False)
+
+
+def test_finds_zeros_that_are_none():
+    assert find_breaches(CodecContract, Offset(), is_random=False, is_unbiased=False) == {"zeros_stay_zeros"}
+
+
+def test_finds_another_shape_or_dtype():
+    for rule in (Doubles(), LosesTheLast()):
+        assert breaks(CodecContract, "keeps_shape_and_dtype", rule)
+
+
+def test_finds_a_nan_made_a_number():
+    found = find_breaches(CodecContract, HidesNan(), is_random=False, is_unbiased=False)
+    assert found == {"makes_no_number_of_what_is_none"}
+
+
+def test_finds_an_overflow():
+    found = find_breaches(CodecContract, Half(), is_random=False, is_unbiased=False)
+    assert found == {"stands_a_huge_range"}
+
+
+def test_finds_randomness_that_is_not_the_seed_s():
+    for name in ("same_seed_same_bytes", "traced_and_eager_agree"):
+        assert breaks(CodecContract, name, Unseeded())
+    assert breaks(CodecContract, "same_seed_same_bytes", Qsgd(), is_random=False)
+    assert breaks(CodecContract, "same_seed_same_bytes", Raw(), is_random=True)
+
+
+def test_finds_what_is_rounded_otherwise_when_traced():
+    found = find_breaches(CodecContract, Seventh(), is_random=False, is_unbiased=False)
+    assert found == {"traced_and_eager_agree"}

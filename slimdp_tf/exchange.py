@@ -48,9 +48,11 @@ class Exchange:
                 signed.append(dict(agreed, signature=sign(agreed["core"], version)))
         return signed
 
-    def refresh(self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On) -> list[tf.Tensor]:
-        """Weights and mean updates of every block -> the new keys of every block."""
-        return self.method.agreement.refresh(values, updates, on)
+    def refresh(
+        self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On, keys: list[tf.Tensor] | None = None
+    ) -> list[tf.Tensor]:
+        """Weights and mean updates of every block, and their keys until now -> the new keys of every block."""
+        return self.method.agreement.refresh(values, updates, on, keys)
 
     # -- worker ---------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ There are no variables, devices, threads or faults here, only the verbs of `slim
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable
 
@@ -15,7 +14,7 @@ import tensorflow as tf
 from slimdp_tf.exchange import Exchange, block_sizes, payload_bytes
 from slimdp_tf.measure.record import Traffic
 from slimdp_tf.method import Method
-from slimdp_tf.types import Note, Payload, State, edited, reduced
+from slimdp_tf.types import Note, Payload, State, anywhere, edited, reduced
 
 Train = Callable[[int, np.ndarray, int, int], np.ndarray]
 
@@ -93,7 +92,7 @@ class Simulation:
         return pushed
 
     def _refresh(self, updates: list[tf.Tensor]) -> None:
-        keys = self.exchange.refresh(self.values, updates, lambda block: contextlib.nullcontext())
+        keys = self.exchange.refresh(self.values, updates, anywhere, [agreed["core"] for agreed in self.agreed])
         self.version += 1
         self.agreed = self.exchange.agree(keys, self.version)
         for block, core in enumerate(keys):

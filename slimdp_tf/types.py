@@ -143,8 +143,13 @@ class Agreement(Protocol):
     period: int
     whole: bool
 
-    def refresh(self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On) -> list[tf.Tensor]:
-        """Weights and latest mean update of every block -> the new keys of every block, i32[c_j], ascending."""
+    def refresh(
+        self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On, keys: list[tf.Tensor] | None = None
+    ) -> list[tf.Tensor]:
+        """Weights and latest mean update of every block, f32[n_j] -> the new keys of every block, i32[c_j], ascending.
+
+        `keys` are those of every block until now, None where there were none.
+        """
 
     def agree(self, keys: list[tf.Tensor], sizes: list[int], on: On = anywhere) -> list[State]:
         """Keys of every block -> what the selectors of every block are given."""

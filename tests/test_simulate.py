@@ -113,8 +113,11 @@ class Literal:
             pulled = np.arange(N) if self.t == 0 else sets[k]
             self.local[k][pulled] = self.reference[k][pulled] = self.server[pulled]
         if is_whole:
-            self.core = select_core(self.server, moved, self.beta)
+            self.core = select_core(self.server, self.find_gradient(moved), self.beta)
         self.t += 1
+
+    def find_gradient(self, moved):
+        return moved
 
     def push(self, start, sets):
         before = self.server.copy()
@@ -124,7 +127,17 @@ class Literal:
 
 
 class Carrying(Literal):
-    """With two changes: an update counts from when its entry was last sent, and the mean is over the contributors."""
+    """With three changes: an update counts from when its entry was last sent, the mean is over the contributors, and the
+    gradient outside the core is the update per round waited, (1 - beta) / (alpha - beta) rounds but at most q."""
+
+    alpha = 0.3
+
+    def find_gradient(self, moved):
+        if not len(self.core):
+            return moved
+        gradient = moved / max(1.0, min(self.q, (1 - self.beta) / (self.alpha - self.beta)))
+        gradient[self.core] = moved[self.core]
+        return gradient
 
     def push(self, start, sets):
         total, senders = np.zeros(N), np.zeros(N)

@@ -145,7 +145,7 @@ class Shared:
         for block in self.blocks:
             block.prepare_answers(verdicts)
         if refresh:
-            keys = self.exchange.refresh(values, updates, self._on)
+            keys = self.exchange.refresh(values, updates, self._on, [block.core.read() for block in self.blocks])
             self._set_keys(keys, round_number + 1)
 
     def core_entries(self) -> tf.Tensor:

@@ -69,7 +69,9 @@ def _slim(name, alpha, beta, p, q, c, memory, average, explorer_keys, codec: Cod
     _check("beta", beta, is_number(beta) and 0.0 <= beta <= alpha, f"within [0, alpha] = [0, {alpha}]")
     _check("memory", memory, memory in ("forget", "carry"), "'forget' or 'carry'")
     _check("explorer_keys", explorer_keys, explorer_keys in ("sent", "derived"), "'sent' or 'derived'")
-    core = SignificantCore(beta, q, c)
+    waits = memory == "carry" and beta < 1.0
+    rest = min(q, (1.0 - beta) / (alpha - beta)) if alpha > beta else q  # rounds until an entry's turn comes
+    core = SignificantCore(beta, q, c, waited=max(1.0, float(rest)) if waits else 1.0)
     is_keyed = explorer_keys == "sent"
     selectors = ((Core(),) if beta > 0.0 else ()) + ((Explore(alpha - beta, is_keyed),) if alpha > beta else ())
     words = (2 * alpha - beta) if is_keyed else alpha

@@ -16,7 +16,9 @@ class Nothing:
     period = 0
     whole = False
 
-    def refresh(self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On) -> list[tf.Tensor]:
+    def refresh(
+        self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On, keys: list[tf.Tensor] | None = None
+    ) -> list[tf.Tensor]:
         return [tf.zeros([0], tf.int32) for _ in values]
 
     def agree(self, keys: list[tf.Tensor], sizes: list[int], on: On = anywhere) -> list[State]:
@@ -35,11 +37,14 @@ class SignificantCore:
         beta: the core's share of all n entries, in [0, 1].
         period: q, rounds between two selections, at least 1.
         c: weight of |g|; "auto" is mean|w| / mean|g| at each selection (0 where g is zero). The paper gives no value.
+        waited: rounds that the update of an entry outside the core stands for: 1 where the unsent is forgotten (the
+            paper); more where it is carried, or what is merely late would look significant.
     """
 
     beta: float
     period: int
     c: float | str = "auto"
+    waited: float = 1.0
     whole = True
 
     def __post_init__(self):
@@ -50,16 +55,31 @@ class SignificantCore:
                              f"Received: {self.period!r}")
         if self.c != "auto" and not (is_number(self.c) and self.c >= 0.0):
             raise ValueError(f"c, the weight of |g|, must be 'auto' or a number of at least 0. Received: {self.c!r}")
+        if not is_number(self.waited) or self.waited < 1.0:
+            raise ValueError(f"waited, in rounds, must be a number of at least 1. Received: {self.waited!r}")
 
-    def refresh(self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On) -> list[tf.Tensor]:
+    def refresh(
+        self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On, keys: list[tf.Tensor] | None = None
+    ) -> list[tf.Tensor]:
         total = sum(int(value.shape[0]) for value in values)
         wanted = int(round(self.beta * total))
-        c = self._scale(values, updates, on)
+        gradients = []
+        for j, update in enumerate(updates):
+            with on(j):
+                gradients.append(self._per_round(tf.abs(update), None if keys is None else keys[j]))
+        c = self._scale(values, gradients, on)
         bits = []
-        for j, (value, update) in enumerate(zip(values, updates)):
+        for j, (value, gradient) in enumerate(zip(values, gradients)):
             with on(j):  # S >= 0, so the order of floats is the order of their bits
-                bits.append(tf.bitcast(tf.abs(value) + c * tf.abs(update), tf.int32))
+                bits.append(tf.bitcast(tf.abs(value) + c * gradient, tf.int32))
         return _greatest(bits, wanted, on)
+
+    def _per_round(self, size: tf.Tensor, core: tf.Tensor | None) -> tf.Tensor:
+        """|update| of a block -> what of it falls on one round; before there is a core, all updates are of one round."""
+        if core is None or self.waited == 1.0:
+            return size
+        share = tf.where(tf.size(core) > 0, tf.constant(1.0 / self.waited, tf.float32), 1.0)
+        return tf.tensor_scatter_nd_update(size * share, core[:, None], tf.gather(size, core))
 
     def agree(self, keys: list[tf.Tensor], sizes: list[int], on: On = anywhere) -> list[State]:
         return _shares(keys, sizes, on)

@@ -228,3 +228,19 @@ def test_refuses_c(c):
         ValueError, match=r"c, the weight of \|g\|, must be 'auto' or a number of at least 0\. Received: "
     ):
         SignificantCore(0.1, 10, c)
+
+
+def test_an_update_that_waited_counts_per_round():
+    # Core {0}; entries outside it have waited 4 rounds on average. |g| = (1, 4/4, 8/4, 2/4) = (1, 1, 2, .5), c = 1.
+    rule, weights, updates = SignificantCore(0.5, 1, 1.0, waited=4.0), tf.zeros([4]), tf.constant([1.0, 4.0, 8.0, 2.0])
+    assert rule.refresh([weights], [updates], anywhere, [tf.constant([0])])[0].numpy().tolist() == [0, 2]
+    # Taken as one round's updates, entry 1 would push entry 0 out.
+    assert rule.refresh([weights], [updates], anywhere)[0].numpy().tolist() == [1, 2]
+    # Before there is a core nothing has waited.
+    assert rule.refresh([weights], [updates], anywhere, [tf.zeros([0], tf.int32)])[0].numpy().tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("waited", [0.5, "4", True, float("nan")])
+def test_waited_must_be_rounds(waited):
+    with pytest.raises(ValueError, match="waited, in rounds, must be a number of at least 1. Received"):
+        SignificantCore(0.5, 1, waited=waited)

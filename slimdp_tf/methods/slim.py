@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 from slimdp_tf.channel import Channel
@@ -69,9 +70,10 @@ def _slim(name, alpha, beta, p, q, c, memory, average, explorer_keys, codec: Cod
     _check("beta", beta, is_number(beta) and 0.0 <= beta <= alpha, f"within [0, alpha] = [0, {alpha}]")
     _check("memory", memory, memory in ("forget", "carry"), "'forget' or 'carry'")
     _check("explorer_keys", explorer_keys, explorer_keys in ("sent", "derived"), "'sent' or 'derived'")
-    waits = memory == "carry" and beta < 1.0
-    rest = min(q, (1.0 - beta) / (alpha - beta)) if alpha > beta else q  # rounds until an entry's turn comes
-    core = SignificantCore(beta, q, c, waited=max(1.0, float(rest)) if waits else 1.0)
+    core = SignificantCore(beta, q, c)
+    if memory == "carry":  # how long an entry outside the core waits for its turn, and no longer than for a whole round
+        turn = (1.0 - beta) / (alpha - beta) if alpha > beta else q
+        core = dataclasses.replace(core, waited=max(1.0, min(float(q), turn)))
     is_keyed = explorer_keys == "sent"
     selectors = ((Core(),) if beta > 0.0 else ()) + ((Explore(alpha - beta, is_keyed),) if alpha > beta else ())
     words = (2 * alpha - beta) if is_keyed else alpha

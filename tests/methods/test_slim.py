@@ -25,7 +25,14 @@ def test_options_choose_the_rules():
     method = methods.slim(0.2, 0.1, c=2.0, memory="carry", average="contributors", explorer_keys="derived")
     assert method.up.selectors == (Core(), Explore(0.1, keyed=False))
     assert (method.up.memory, method.merge) == (Carry(), Average("contributors"))
-    assert method.agreement == SignificantCore(0.1, 1000, 2.0)
+    assert method.agreement == SignificantCore(0.1, 1000, 2.0, waited=method.agreement.waited)
+    assert method.agreement.waited == pytest.approx(0.9 / 0.1)  # (1 - beta) / (alpha - beta) rounds until its turn
+
+
+def test_waiting_ends_with_the_whole_round():
+    assert methods.slim(0.2, 0.1, q=4, memory="carry").agreement.waited == 4.0
+    assert methods.slim(0.2, 0.2, q=7, memory="carry").agreement.waited == 7.0
+    assert methods.slim(0.2, 0.1, q=4).agreement.waited == 1.0  # what is forgotten does not wait
 
 
 def test_explores_only_or_exploits_only():

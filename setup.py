@@ -55,6 +55,7 @@ setuptools.setup(
             "slimdp-train = slimdp_tf.cli.train:run",
             "slimdp-compare = slimdp_tf.cli.compare:run",
             "slimdp-launch = slimdp_tf.cli.launch:run",
+            "slimdp-bench-network = slimdp_tf.cli.bench_network:run",
         ]
     },
     classifiers=[

@@ -26,7 +26,7 @@ LAYERS = [
     ("slimdp_tf.simulate",),
     ("slimdp_tf.distribute",),
     ("slimdp_tf.training",),
-    ("slimdp_tf.cli", "configs"),
+    ("slimdp_tf.cli", "slimdp_tf.bench", "configs"),
     ("slimdp_tf", "tools"),
 ]
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -118,13 +118,13 @@ def test_rules_do_not_import_one_another(file):
 
 @for_each([*PRODUCT, *CONFIGS])
 def test_keras_is_imported_in_training_only(file):
-    if file.startswith(("slimdp_tf/training/", "slimdp_tf/cli/")):
+    if file.startswith(("slimdp_tf/training/", "slimdp_tf/cli/", "slimdp_tf/bench/contenders/")):
         return
     lines = {line for line, name in sources.list_names(file) if re.match(r"(keras|(tf|tensorflow)\.keras)(\.|$)", name)}
     if file == "slimdp_tf/__init__.py":
         functions = [node for node in ast.walk(sources.parse(file)) if isinstance(node, ast.FunctionDef)]
         lines -= {line for node in functions for line in range(node.lineno, node.end_lineno + 1)}
-    refuse(file, [(line, "keras belongs in slimdp_tf/training and slimdp_tf/cli") for line in sorted(lines)])
+    refuse(file, [(line, "keras belongs in slimdp_tf/training, slimdp_tf/cli and slimdp_tf/bench/contenders") for line in sorted(lines)])
 
 
 @for_each([*PRODUCT, *CONFIGS])

@@ -38,6 +38,7 @@ from slimdp_tf.bench.run import Bench, describe_machine
 from slimdp_tf.bench.work import Work, load_examiner
 from slimdp_tf.cli.program import check_no_arguments, explaining, run_program
 
+_BASELINE = "plump"
 _DEFAULT_RATES = ["100mbit", "1gbit", UNSHAPED]
 
 
@@ -78,7 +79,7 @@ def define_flags() -> None:
     flags.DEFINE_float("time_limit_s", work.time_limit_s, "Seconds of training after which a run ends at the latest.")
     flags.DEFINE_integer("every", work.every, "Steps per worker between two evaluations.")
     flags.DEFINE_integer("seed", work.seed, "Of initial weights, order of examples and the methods' draws.")
-    flags.DEFINE_string("baseline", "plump", "Label of the contender that ratios refer to.")
+    flags.DEFINE_string("baseline", _BASELINE, "Label of the contender that ratios refer to.")
     flags.DEFINE_string("torch_python", sys.executable, "The Python interpreter that has PyTorch.")
     flags.DEFINE_string("data_dir", None, "Folder with Fashion-MNIST.")
     flags.DEFINE_string("workdir", None, "Folder for tables, pictures and logs (default: a new one under runs/).")
@@ -97,6 +98,9 @@ def prepare(given: flags.FlagValues) -> Bench:
     if text is None:
         text = "" if given.contender else choose_contenders(given.torch_python)
     contenders = read_contenders(text, given.contender)
+    labels = [contender.label for contender in contenders]
+    if given.baseline not in (_BASELINE, *labels):
+        raise ValueError(f"--baseline must be a label: {', '.join(labels)}. Received: {given.baseline!r}.")
     data, examiner = load_examiner(given.data_dir)
     folder = given.workdir or f"runs/bench_network-{datetime.datetime.now():%Y%m%d-%H%M%S}"
     network = Loopback if given.loopback else Network
@@ -134,7 +138,8 @@ def publish(results: Sequence[Result], bench: Bench, baseline: str) -> None:
     rows = make_rows(results, bench.work, baseline)
     machine, wanted = describe_machine(), list_mbit_s(bench.rates)
     facts = {"command": sys.argv, "machine": machine, "work": vars(bench.work), "baseline": baseline}
-    notes = [f"machine: {', '.join(f'{key} {value}' for key, value in machine.items())}"]
+    notes = [f"{result.label}: {result.contender}" for result in results if result.label != result.contender]
+    notes = [*dict.fromkeys(notes), f"machine: {', '.join(f'{key} {value}' for key, value in machine.items())}"]
     notes += describe_network(results, wanted)
     bench.folder.mkdir(parents=True, exist_ok=True)
     contents = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import threading
 
 import tensorflow as tf
 from tensorflow.python.data.ops import iterator_ops
@@ -24,6 +25,8 @@ from tensorflow.python.saved_model import save_context
 from tensorflow.python.training import server_lib
 from tensorflow.python.types import distribute as distribute_types
 
+TF_VERSIONS = ("2.20", "2.21")
+
 StrategyBase = ps_strategy.ParameterServerStrategyV2
 ExtendedBase = ps_strategy.ParameterServerStrategyV2Extended
 VariableBase = resource_variable_ops.ResourceVariable
@@ -34,6 +37,7 @@ ReplicaContext = distribute_lib.ReplicaContext
 UpdateContext = distribute_lib.UpdateContext
 
 _connected: dict[str, list[str]] | None = None
+_cluster_lock = threading.Lock()  # two updates of the cluster at once end the process
 
 
 # -- the cluster ------------------------------------------------------------------------------------------------------
@@ -72,6 +76,12 @@ def chief_address() -> str | None:
     return _connected["chief"][0] if _connected else None
 
 
+def address_of(device: str) -> str:
+    """host:port of the task of `device`, which must be part of the cluster."""
+    spec = tf.DeviceSpec.from_string(device)
+    return _connected[spec.job][spec.task]
+
+
 def is_connected(spec: dict[str, list[str]]) -> bool:
     """Whether this process is the chief of a cluster that has all tasks of `spec`."""
     return _connected is not None and all(_connected[job][: len(spec[job])] == spec[job] for job in _connected)
@@ -82,7 +92,8 @@ def _set_cluster(spec: dict[str, list[str]]) -> None:
     server.CopyFrom(context.get_server_def())
     server.cluster.CopyFrom(tf.train.ClusterSpec({job: tasks for job, tasks in spec.items() if tasks}).as_cluster_def())
     server.cluster_device_filters.CopyFrom(_filters(spec)._as_cluster_device_filters())
-    context.context().update_server_def(server)
+    with _cluster_lock:
+        context.context().update_server_def(server)
 
 
 def _filters(spec: dict[str, list[str]]) -> server_lib.ClusterDeviceFilters:
@@ -113,7 +124,8 @@ def is_alive(device: str) -> bool:
 
 def update_cluster() -> None:
     """Connects again to tasks that were restarted; returns when every task answers."""
-    context.context().update_server_def(context.get_server_def())
+    with _cluster_lock:
+        context.context().update_server_def(context.get_server_def())
 
 
 def new_executor():

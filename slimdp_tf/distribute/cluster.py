@@ -126,6 +126,8 @@ class LocalCluster(PartialCluster):
 
     def stop(self) -> None:
         """Brings home what models hold on the cluster, then ends its processes. May be called twice."""
+        for process in self._processes.values():
+            process.send_signal(signal.SIGCONT)  # nobody waits for a task that is suspended
         self.say_goodbye()
         _tf.disconnect(self._spec)
         for process in self._processes.values():

@@ -107,7 +107,16 @@ class NextBatch:
     """Stands for the next batch of each worker, as an argument of `strategy.run`."""
 
     def __init__(self, iterator: ShardedIterator):
-        self.iterator = iterator
+        self.iterator, self.is_taken = iterator, False
+
+    def take(self) -> None:
+        """Notes that the workers take it now: another use would be another batch."""
+        if self.is_taken:
+            raise ValueError(
+                "This batch was taken by an earlier strategy.run: it stands for the next batch of each worker, so it can "
+                "be used once. Call next(iterator) for every run, or do both steps in one function."
+            )
+        self.is_taken = True
 
 
 def _fetched(batch):

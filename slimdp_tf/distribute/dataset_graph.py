@@ -12,6 +12,17 @@ _ROW_WISE = frozenset(
     "PrefetchDataset CacheDataset CacheDatasetV2 OptionsDataset ZipDataset FilterDataset ModelDataset "
     "MaxIntraOpParallelismDataset PrivateThreadPoolDataset FinalizeDataset".split()
 )
+_PYTHON = frozenset(("PyFunc", "PyFuncStateless", "EagerPyFunc"))
+
+
+def refuse_python(definition: tf.compat.v1.GraphDef) -> None:
+    """Raises ValueError if Python code is part of a pipeline: it would run in the chief's process, for all workers."""
+    nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
+    if any(node.op in _PYTHON for node in nodes):
+        raise ValueError(
+            "Python code (Dataset.from_generator, tf.py_function, tf.numpy_function) is part of this dataset. The workers "
+            "run TensorFlow graphs only: write it with TensorFlow operations, or write its data to files first."
+        )
 
 
 def shard_graph(graph: bytes, workers: int, seed: int) -> tuple[list[bytes], bool]:

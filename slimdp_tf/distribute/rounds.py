@@ -144,9 +144,8 @@ class Rounds:
             A report per worker that took part, in worker order.
         """
         started, self._refusal = time.perf_counter(), None
-        for worker in self.workers.take_returned():
-            self.cache.furnish(worker)
-            self._needs_everything.add(worker)
+        if self.workers.has_returned():
+            self._take_returned()
         if self.cache.send():
             self._needs_everything |= self.workers.live
         is_whole = is_exchanging and self.method.pushes_whole(self.round)
@@ -180,6 +179,14 @@ class Rounds:
         if metrics and reports:
             self.cache.absorb(metrics, np.sum([reports[w].sums for w in sorted(reports)], 0))
         return [reports[worker] for worker in sorted(reports)]
+
+    def _take_returned(self) -> None:
+        """Gives workers that came back, and hold nothing, what the others hold; they pull the rest in this round."""
+        self.cache.catch_up()
+        stayed = set(self.workers.live)
+        returned = self.workers.take_returned()
+        self.cache.furnish(returned, min(stayed or returned, default=None))
+        self._needs_everything.update(returned)
 
     def _pull_of(self, worker: int) -> str | None:
         return "everything" if worker in self._needs_everything else "answer" if self._has_answer else None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -61,6 +63,9 @@ def _end_process(code: int) -> None:
     os._exit(code)
 
 
+_PR_SET_PDEATHSIG = 1
+
+
 def _serve_for_parent(task: dict) -> None:
     """Serves until the process that started this one is gone: its end of our standard input closes then."""
 
@@ -69,6 +74,8 @@ def _serve_for_parent(task: dict) -> None:
             continue
         os._exit(0)
 
+    if sys.platform == "linux":  # while it is suspended it sees nothing close: the end of its parent wakes it
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
     threading.Thread(target=watch, daemon=True).start()
     try:
         start_server(task["spec"], task["job"], task["index"], task["threads"])

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.dataset_graph import shard_graph
+from slimdp_tf.distribute.dataset_graph import refuse_python, shard_graph
 
 
 class Arrays:
@@ -103,9 +103,11 @@ class Graphs:
             graph = _tf.dataset_to_graph(self.dataset)
         except (tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
             raise ValueError(
-                "This dataset cannot be sent to the workers (a Python generator or a Python function is part of it). "
-                f"Give a function of an InputContext to strategy.distribute_datasets_from_function. {error}"
+                "This dataset cannot be sent to the workers: it holds something that lives in this process only, such as "
+                "a table or a variable that is older than the strategy. Make the strategy first, or give a function of "
+                f"an InputContext to strategy.distribute_datasets_from_function. {error}"
             ) from error
+        refuse_python(tf.compat.v1.GraphDef.FromString(graph))
         self._graphs, self._is_sharded = shard_graph(graph, workers, self.seed)
         self._longest = -(-self._cardinality // workers)
         if not self._is_sharded and 0 <= self._cardinality < workers:
@@ -162,7 +164,11 @@ class Function:
                 self.element_spec = dataset.element_spec
                 return _tf.variant_of(dataset), dataset.cardinality()
 
-            return tf.function(build).get_concrete_function()
+            traced = tf.function(build).get_concrete_function()
+            if any(tensor.dtype == tf.variant for tensor, _ in traced.graph.captures):
+                raise ValueError("The function must make its dataset itself. It uses one that was made outside of it.")
+            refuse_python(traced.graph.as_graph_def())
+            return traced
 
         self._traces = [trace(worker) for worker in range(workers)]
         self._longest = tf.data.UNKNOWN_CARDINALITY

@@ -166,6 +166,8 @@ class SlimDPStrategy(_tf.StrategyBase):
         batches = [a for a in flat if isinstance(a, NextBatch)]
         tensors = [tf.convert_to_tensor(a) for a in flat if not isinstance(a, NextBatch)]
         step, structure = self._program(fn, args, kwargs or {}, flat, batches, tensors)
+        for batch in batches:
+            batch.take()
         is_training = any(v.is_written_in(self.rounds.graph_of(step)) for v in self._used[1])
         self._waited += is_training
         is_exchanging = is_training and self._waited % self.method.p == 0

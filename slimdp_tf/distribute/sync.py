@@ -112,17 +112,23 @@ class ChiefCache:
         else:
             floats = [v for v in stale if v.dtype.is_floating and role is not Role.FIRST]
             others = [v for v in stale if not v.dtype.is_floating or role is Role.FIRST]
-            if others:
-                first = min(self.workers.live)
-                self._fill(others, self._read(others, [first])[first])
-            if floats:
-                read = self._read(floats, sorted(self.workers.live))
-                means = [np.mean([r[d].astype(np.float64) for r in read.values()], 0) for d in range(len(_dtypes(floats)))]
-                self._fill(floats, means)
+            for read in self._read(others, sorted(self.workers.live)[:1]).values():
+                self._fill(others, read)
+            read = list(self._read(floats, sorted(self.workers.live)).values())
+            if read:  # what nobody holds any more stays as it was
+                self._fill(floats, [np.mean([r[d].astype(np.float64) for r in read], 0) for d in range(len(read[0]))])
         for v in stale:
             v.is_stale = False
 
+    def catch_up(self) -> None:
+        """Brings up to date what only workers hold: from now on some may be live that hold nothing yet."""
+        for variable in self.of_role(Role.FIRST, Role.OWN):
+            if variable.is_stale:
+                self.fetch(variable)
+
     def _read(self, variables: list[LocalVariable], workers: list[int]) -> dict[int, list[np.ndarray]]:
+        if not variables:
+            return {}
         key = tuple(id(v) for v in variables)
         if key not in self._readers:
             self._readers[key] = tf.function(
@@ -158,14 +164,19 @@ class ChiefCache:
                 must_pull = True
         others = [v for v in dirty if self.roles[id(v)] not in self.shared]
         if others:
-            self._write(others, sorted(self.workers.live))
+            self._write(others, sorted(self.workers.live), min(self.workers.live, default=None))
         for v in dirty:
             v.is_dirty = False
         return must_pull
 
-    def furnish(self, worker: int) -> None:
-        """Sends everything that does not come from the servers to a worker that came back."""
-        self._write([v for v in self.variables if self.roles[id(v)] not in self.shared], [worker])
+    def furnish(self, workers: list[int], first: int | None) -> None:
+        """Sends everything that does not come from the servers to workers that came back.
+
+        Args:
+            workers: they hold nothing yet; all that is stale has been fetched from the others.
+            first: who holds the sums of metrics.
+        """
+        self._write([v for v in self.variables if self.roles[id(v)] not in self.shared], workers, first)
 
     def cleanse(self, workers: list[int]) -> None:
         """Sets to zero what is not finite of what workers have of their own: one bad step would spoil all to come."""
@@ -179,7 +190,7 @@ class ChiefCache:
                 value = v.value()
                 v.assign(tf.where(tf.math.is_finite(value), value, tf.zeros_like(value)))
 
-    def _write(self, variables: list[LocalVariable], workers: list[int]) -> None:
+    def _write(self, variables: list[LocalVariable], workers: list[int], first: int | None) -> None:
         for is_zero in (True, False):
             group = [v for v in variables if _is_zero(v) == is_zero]
             if not group:
@@ -188,9 +199,9 @@ class ChiefCache:
             if key not in self._writers:
                 self._writers[key] = self._trace_writer(group, is_zero)
             flat = [] if is_zero else [tf.concat([tf.reshape(v.value(), [-1]) for v in g], 0) for g in _by_dtype(group)]
-            first, write = min(self.workers.live), self._writers[key]
+            write = self._writers[key]
             self.workers.call(
-                lambda worker, write=write, flat=flat, first=first: write(
+                lambda worker, write=write, flat=flat: write(
                     tf.constant(worker, tf.int64), tf.constant(worker == first), *[tf.identity(f) for f in flat]
                 ),
                 workers,

@@ -14,6 +14,7 @@ import tensorflow as tf
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import GONE, CallThread, ClusterError, brief
 from slimdp_tf.distribute.local_variable import standing_on
+from slimdp_tf.distribute.spec import answers
 
 
 class Workers:
@@ -91,6 +92,10 @@ class Workers:
             self._wait_for_any()
         return results
 
+    def has_returned(self) -> bool:
+        """Whether a worker that was lost answers again and waits to be taken."""
+        return not self._returned.empty()
+
     def take_returned(self) -> list[int]:
         """Workers that answer again: they are furnished and live when this returns."""
         returned = []
@@ -110,14 +115,20 @@ class Workers:
         threading.Thread(target=self._await, args=(worker,), daemon=True, name=f"slimdp awaits {worker}").start()
 
     def _await(self, worker: int) -> None:
-        while True:
+        """Waits until a worker answers, as the process that was lost (it hung) or as a new one."""
+        device, address = self.devices[worker], _tf.address_of(self.devices[worker])
+        while not self.is_closed:
             time.sleep(0.5)
             try:
-                _tf.update_cluster()
-                if _tf.is_alive(self.devices[worker]):
+                if not answers(address):
+                    continue
+                if _tf.is_alive(device):  # waits for a worker that hangs
                     break
+                _tf.update_cluster()
             except tf.errors.OpError:
                 continue
+        if self.is_closed:
+            return
         tf.get_logger().warning("%s is back.", self.names[worker])
         self._threads[worker] = self._start(worker)
         self._returned.put(worker)

@@ -8,10 +8,9 @@ name used here.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
-import warnings
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -25,6 +24,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from slimdp_tf.distribute.data import ShardedDataset, ShardedIterator
 from slimdp_tf.distribute.step import Step
 from slimdp_tf.distribute.strategy import LocalVariable, SlimDPStrategy
+from slimdp_tf.training.round_iterator import RoundIterator
 
 KERAS_VERSIONS = ("3.12", "3.15")
 
@@ -106,8 +106,9 @@ class _Training:
         self.strategy, self.model = strategy, model
         self._names: list[str] = []
         self._shapes: list[tuple[int, ...]] = []
-        self._steps: dict = {}
-        self._results = tf.function(model.get_metrics_result)
+        self._steps: dict[tuple, Step] = {}
+        self._used: dict[Step, list[LocalVariable]] = {}
+        self._results: dict[Step, Callable[[], dict]] = {}
 
     def __call__(self, iterator: ShardedIterator) -> dict:
         step = self._step_for(iterator.element_spec)
@@ -116,8 +117,7 @@ class _Training:
         if not outputs:
             raise tf.errors.OutOfRangeError(None, None, "The data of all workers has ended.")
         logs = self._unpack(np.mean(outputs, 0))
-        results = self._results()
-        logs.update({name: value.numpy() for name, value in results.items() if name in logs})
+        logs.update({name: value.numpy() for name, value in self._results[step]().items() if name in logs})
         return logs
 
     def _step_for(self, element_spec) -> Step:
@@ -128,9 +128,15 @@ class _Training:
                 if not self.model.optimizer.built:
                     self.model.optimizer.build(self.model.trainable_variables)
         step = self._steps[flat]
-        variables = _checked([*self.model.variables, *self.model.metrics_variables, *self.model.optimizer.variables])
+        private = self.model.optimizer.variables
+        declared = _checked([*self.model.variables, *self.model.metrics_variables, *private])
+        if step not in self._used:
+            graph = self.strategy.rounds.graph_of(step)
+            self._used[step] = self.strategy.extended.used_in([graph])
+            self._results[step] = tf.function(lambda: self._metrics_written_in(graph), autograph=False)
+        variables = list({id(v): v for v in [*declared, *self._used[step]]}.values())
         weights = [v.value for v in self.model.trainable_variables]
-        self.strategy.rounds.prepare(step, variables, weights, [v.value for v in self.model.optimizer.variables])
+        self.strategy.rounds.prepare(step, variables, weights, [v.value for v in private])
         return step
 
     def _train_step(self, elements, arguments) -> list[tf.Tensor]:
@@ -141,6 +147,15 @@ class _Training:
         values = {name: tf.convert_to_tensor(value) for name, value in logs.items()}
         self._names, self._shapes = list(values), [tuple(v.shape) for v in values.values()]
         return [tf.concat([tf.reshape(tf.cast(v, tf.float64), [-1]) for v in values.values()], 0)]
+
+    def _metrics_written_in(self, graph) -> dict[str, tf.Tensor]:
+        """What the metrics show that a step updates; a log that only bears a metric's name is not one of them."""
+        shown = {}
+        for metric in self.model.metrics:
+            if any(v.value.is_written_in(graph) for v in metric.variables):
+                result = metric.result()
+                shown.update(result if isinstance(result, dict) else {metric.name: result})
+        return shown
 
     def _unpack(self, flat: np.ndarray) -> dict:
         logs, start = {}, 0
@@ -193,74 +208,16 @@ def _make_epoch_iterator(distribute_strategy=None, *args, **kwargs):
     if not isinstance(distribute_strategy, SlimDPStrategy):
         return _KerasEpochIterator(distribute_strategy, *args, **kwargs)
     if "class_weight" in kwargs:  # only fit passes it
-        return _RoundIterator(distribute_strategy, **kwargs)
+        dataset = _distribute(distribute_strategy, **kwargs)
+        return RoundIterator(distribute_strategy, dataset, kwargs["steps_per_epoch"])
     if isinstance(kwargs["x"], ShardedDataset | tf.data.Dataset):
         kwargs["x"] = distribute_strategy.dataset_on_chief(kwargs["x"])
     return _KerasEpochIterator(_OnChief(), *args, **kwargs)
 
 
-class _RoundIterator:
-    """What `fit` iterates over: (first step, last step, iterator) of each round. See Keras's EpochIterator."""
-
-    def __init__(self, strategy, x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight, **unused):
-        self.strategy, self.steps_per_epoch = strategy, steps_per_epoch
-        self._dataset = _distribute(strategy, x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight)
-        cardinality = self._dataset.cardinality()
-        self._length = cardinality if cardinality >= 0 else None
-        self._iterator: ShardedIterator | None = None
-        self._seen = 0
-        self._is_building = True
-
-    @property
-    def num_batches(self) -> int | None:
-        """Steps per epoch, None while unknown."""
-        return self.steps_per_epoch or self._length
-
-    def reset(self) -> None:
-        """Called by `fit` when the model is built and before the first epoch."""
-        self._iterator, self._is_building = None, False
-
-    def __iter__(self):
-        if self._is_building:
-            return iter([(0, 0, iter([self._dataset.example()]))])
-        return self._rounds()
-
-    def _rounds(self):
-        if self._iterator is None or self.steps_per_epoch is None:
-            self._iterator, self._seen = iter(self._dataset), 0
-        step, steps = 0, self.num_batches or math.inf
-        while step < steps:
-            left = math.inf if self._length is None else self._length - self._seen
-            if left <= 0:
-                self._warn_of_end()
-                break
-            self._iterator.steps = int(min(self.strategy.method.p, steps - step, left))
-            self._seen += self._iterator.steps
-            yield step, step + self._iterator.steps - 1, self._iterator
-            self.strategy.rounds.raise_refusal()
-            step += self._iterator.steps
-        if self._length is not None and self._seen >= self._length:
-            self._iterator = None
-
-    @contextlib.contextmanager
-    def catch_stop_iteration(self):
-        """Ends the epoch where the data ends."""
-        try:
-            yield
-        except (StopIteration, tf.errors.OutOfRangeError):
-            self._iterator = None
-            if self.steps_per_epoch:
-                self._warn_of_end()
-
-    def _warn_of_end(self) -> None:
-        warnings.warn(
-            "The data ended before steps_per_epoch * epochs steps; the epoch ends here. Repeat the dataset "
-            "(`.repeat()`) or ask for fewer steps.",
-            stacklevel=4,
-        )
-
-
-def _distribute(strategy, x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight) -> ShardedDataset:
+def _distribute(
+    strategy, x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight, **unused
+) -> ShardedDataset:
     if isinstance(x, ShardedDataset):
         if class_weight is not None:
             raise ValueError("class_weight is not possible with a distributed dataset: yield sample weights instead.")
@@ -285,4 +242,3 @@ def _distribute(strategy, x, y, sample_weight, batch_size, steps_per_epoch, shuf
         "fit under SlimDPStrategy takes arrays, a tf.data.Dataset, or what strategy.distribute_datasets_from_function "
         f"returns: Python code that makes batches cannot run on the workers. Received: {type(x).__name__}"
     )
-

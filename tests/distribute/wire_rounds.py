@@ -6,8 +6,10 @@ Two counters are read after every round, neither of which knows anything of this
 
 * the interface: TX bytes of `lo` in /proc/net/dev. Every byte that crosses counts once, with TCP and IP headers,
   gRPC's framing, and the chief's own calls.
-* the connections: `ss -tinp`, bytes sent by the process of one role to the process of another. Workers send pushes,
-  servers send pulls, so the two directions stand apart.
+* the connections: `ss -tinp`, bytes that the process of one role sent to the process of another, without TCP and IP
+  headers. Workers send pushes, servers send pulls, so the two directions stand apart.
+
+A segment that the kernel sent twice, because the machine was busy, is taken off both.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from slimdp_tf import methods
 
 WORKERS, PS = 2, 2
 ALPHA, BETA, Q = 0.3, 0.15, 8
-ROUNDS = 3 * Q
-WIDTH = 1024  # n = 1,050,625 with it
+ROUNDS = 3 * Q  # cores are chosen after rounds 0, 7, 15 and 23; by round 9 every function has run once
+WIDTH, TINY_WIDTH = 1500, 4  # n = 2,253,001 and 25
 METHODS = {
     "plump": methods.plump(),
     "quant": methods.quant(),
@@ -37,6 +39,8 @@ METHODS = {
     "slim, derived": methods.slim(ALPHA, BETA, q=Q, explorer_keys="derived"),
     "slim_quant": methods.slim_quant(ALPHA, BETA, q=Q, explorer_keys="derived"),
 }
+
+EMPTY = ("plump", "slim_quant")  # a round moves the fewest and the most tensors
 
 
 def sent_by_interface() -> int:
@@ -48,8 +52,8 @@ def sent_by_interface() -> int:
     raise RuntimeError("There is no lo in /proc/net/dev.")
 
 
-class Connections:
-    """Bytes sent so far between roles, from the kernel's count of every TCP connection of this namespace.
+class Counters:
+    """Both counters: bytes of the interface, and bytes from role to role by the kernel's count of every connection.
 
     Args:
         roles: process id -> "chief", "worker" or "ps".
@@ -58,71 +62,99 @@ class Connections:
     def __init__(self, roles: dict[int, str]):
         self.roles = roles
 
-    def sent(self) -> dict[str, int]:
-        """ "from>to" -> bytes."""
+    def read(self) -> dict[str, int]:
+        """ "lo" and "from>to" -> bytes so far."""
         listing = subprocess.run(["ss", "-tinpOH"], capture_output=True, text=True, check=True).stdout
-        ends = {}
+        ends, sent_twice = {}, 0
         for line in listing.splitlines():
-            owner, sent = re.search(r"pid=(\d+)", line), re.search(r"bytes_sent:(\d+)", line)
+            owner = re.search(r"pid=(\d+)", line)
+            sent, again = (int(f[1]) if (f := re.search(rf"{name}:(\d+)", line)) else 0 for name in _SENT)
+            sent_twice += again
             if owner and int(owner[1]) in self.roles:
-                local, peer = (a.replace("[::ffff:127.0.0.1]", "127.0.0.1") for a in line.split()[3:5])
-                ends[local, peer] = self.roles[int(owner[1])], int(sent[1]) if sent else 0
-        totals: dict[str, int] = {}
+                local, peer = (address.replace("[::ffff:127.0.0.1]", "127.0.0.1") for address in line.split()[3:5])
+                ends[local, peer] = self.roles[int(owner[1])], sent - again
+        totals = {"lo": sent_by_interface() - sent_twice}
         for (local, peer), (role, count) in ends.items():
-            other = ends.get((peer, local), ("?", 0))[0]
-            totals[f"{role}>{other}"] = totals.get(f"{role}>{other}", 0) + count
+            way = f"{role}>{ends.get((peer, local), ('?',))[0]}"
+            totals[way] = totals.get(way, 0) + count
         return totals
 
 
+_SENT = ("bytes_sent", "bytes_retrans")
+
+
 class Watch(keras.callbacks.Callback):
-    """Reads both counters after every round."""
+    """Reads the counters after every round."""
 
-    def __init__(self, connections: Connections):
+    def __init__(self, counters: Counters):
         super().__init__()
-        self.connections = connections
-        self.readings: list[tuple[int, dict[str, int]]] = []
-
-    def read(self) -> None:
-        self.readings.append((sent_by_interface(), self.connections.sent()))
+        self.counters = counters
+        self.readings = [counters.read()]
 
     def on_train_batch_end(self, batch, logs=None) -> None:
-        self.read()
+        self.readings.append(self.counters.read())
 
 
-def train(cluster, method, width: int, connections: Connections) -> list[dict]:
-    """A row per round: what the strategy counted and what the counters say."""
-    strategy = slimdp_tf.SlimDPStrategy(cluster, method)
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((ROUNDS * WORKERS, width)).astype("float32")
-    with strategy.scope():
-        keras.utils.set_random_seed(0)
-        model = keras.Sequential([keras.Input((width,)), keras.layers.Dense(width), keras.layers.Dense(1)])
-        model.compile(keras.optimizers.SGD(0.001), "mse")
-    watch = Watch(connections)
-    watch.read()
-    model.fit(x, x[:, :1], batch_size=1, shuffle=False, verbose=0, callbacks=[watch])
-    rows = []
-    for record, before, after in zip(strategy.records, watch.readings, watch.readings[1:]):
-        between = {way: after[1][way] - before[1].get(way, 0) for way in after[1]}
-        traffic = record.traffic
-        counted = {"push": traffic.push_bytes, "pull": traffic.pull_bytes, "keys": traffic.keys_bytes}
-        rows.append({"n": model.count_params(), "counted": counted, "wire": after[0] - before[0], "sent": between})
-        rows[-1]["cache"] = [record.cache_hits, record.cache_misses]
-    return rows
+def between(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+    return {way: after[way] - before.get(way, 0) for way in after}
+
+
+class Trial:
+    """A model under a method, on rows of zeros and noise."""
+
+    def __init__(self, cluster, method, width: int, counters: Counters):
+        self.strategy, self.counters = slimdp_tf.SlimDPStrategy(cluster, method), counters
+        self.x = np.random.default_rng(0).standard_normal((ROUNDS * WORKERS, width)).astype("float32")
+        with self.strategy.scope():
+            keras.utils.set_random_seed(0)
+            self.model = keras.Sequential([keras.Input((width,)), keras.layers.Dense(width), keras.layers.Dense(1)])
+            self.model.compile(keras.optimizers.SGD(0.001), "mse")
+
+    def fit(self, rounds: int, callbacks=()) -> None:
+        x = self.x[: rounds * WORKERS]
+        self.model.fit(x, x[:, :1], batch_size=1, shuffle=False, verbose=0, callbacks=list(callbacks))
+
+    def rounds(self) -> list[dict]:
+        """A row per round: what the strategy counted, and what crossed."""
+        watch, rows = Watch(self.counters), []
+        self.fit(ROUNDS, [watch])
+        for record, before, after in zip(self.strategy.records, watch.readings, watch.readings[1:]):
+            traffic = record.traffic
+            counted = {"push": traffic.push_bytes, "pull": traffic.pull_bytes, "keys": traffic.keys_bytes}
+            rows.append({"counted": counted, "crossed": between(before, after), "misses": record.cache_misses})
+        return rows
+
+    def visits(self) -> dict[str, dict]:
+        """What the chief moves when a user reads the weights, and when a user sets them and trains on."""
+        for _ in range(2):  # the first time warms up
+            self.fit(1)
+            readings = [(self.counters.read(), self.strategy.traffic.chief_bytes)]
+            weights = self.model.get_weights()
+            readings.append((self.counters.read(), self.strategy.traffic.chief_bytes))
+            self.model.set_weights(weights)
+            self.fit(1)
+            readings.append((self.counters.read(), self.strategy.traffic.chief_bytes))
+        return {
+            name: {"counted": after[1] - before[1], "crossed": between(before[0], after[0])}
+            for name, before, after in zip(("read", "set"), readings, readings[1:])
+        }
 
 
 def main() -> None:
-    """Measures every method, with the model and with one so small that only the constant part is left."""
+    """Measures every method; the cheapest and the dearest also with a model that leaves only what a round costs anyway."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    found = {}
     with slimdp_tf.local_cluster(workers=WORKERS, ps=PS) as cluster:
         roles = {os.getpid(): "chief"}
         roles.update({cluster.pid("worker", i): "worker" for i in range(WORKERS)})
         roles.update({cluster.pid("ps", i): "ps" for i in range(PS)})
-        connections = Connections(roles)
-        found = {
-            name: {"model": train(cluster, m, WIDTH, connections), "tiny": train(cluster, m, 4, connections)}
-            for name, m in METHODS.items()
-        }
+        for name, method in METHODS.items():
+            trial = Trial(cluster, method, WIDTH, Counters(roles))
+            found[name] = {"n": trial.model.count_params(), "rounds": trial.rounds()}
+            if name in EMPTY:
+                found[name]["empty"] = Trial(cluster, method, TINY_WIDTH, Counters(roles)).rounds()
+            if name == "plump":
+                found[name]["visits"] = trial.visits()
     pathlib.Path(sys.argv[1]).write_text(json.dumps(found))
 
 

@@ -71,7 +71,7 @@ def test_arrays_are_shuffled_anew_for_each_epoch_unless_told_not_to(two_steps):
     np.testing.assert_array_equal(seen.batch.numpy(), 1 + np.arange(24) // 4)
 
 
-def test_pandas_and_tensors_are_arrays(two_steps):
+def test_tensors_are_arrays(two_steps):
     x, y = make_ids(12)
     model, _, watching = watch(two_steps, 12)
     model.fit(tf.constant(x), tf.constant(y), batch_size=3, callbacks=[watching], verbose=0)

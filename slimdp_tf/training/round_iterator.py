@@ -1,0 +1,82 @@
+"""What `fit` iterates over: rounds, of which each is up to p steps of an epoch."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from slimdp_tf.distribute.data import ShardedDataset, ShardedIterator
+from slimdp_tf.distribute.strategy import SlimDPStrategy
+
+
+class RoundIterator:
+    """(first step, last step, iterator) of each round of an epoch; Keras calls it an epoch iterator.
+
+    Before `reset` it gives one batch instead, for Keras to build the model by.
+
+    Args:
+        strategy: runs the rounds.
+        dataset: what the workers train on.
+        steps_per_epoch: steps of an epoch; None is as many as the worker with most batches has.
+    """
+
+    def __init__(self, strategy: SlimDPStrategy, dataset: ShardedDataset, steps_per_epoch: int | None):
+        self.strategy, self.steps_per_epoch = strategy, steps_per_epoch
+        self._dataset = dataset
+        cardinality = dataset.cardinality()
+        self._length = cardinality if cardinality >= 0 else None
+        self._iterator: ShardedIterator | None = None
+        self._seen = 0
+        self._is_building = True
+
+    @property
+    def num_batches(self) -> int | None:
+        """Steps per epoch, None while unknown."""
+        return self.steps_per_epoch or self._length
+
+    def reset(self) -> None:
+        """Called by `fit` when the model is built and before the first epoch."""
+        self._iterator, self._is_building = None, False
+
+    def __iter__(self) -> Iterator:
+        if self._is_building:
+            return iter([(0, 0, iter([self._dataset.example()]))])
+        return self._rounds()
+
+    def _rounds(self) -> Iterator[tuple[int, int, ShardedIterator]]:
+        if self._iterator is None or self.steps_per_epoch is None:
+            self._iterator, self._seen = iter(self._dataset), 0
+        step, steps = 0, self.num_batches or math.inf
+        while step < steps:
+            left = math.inf if self._length is None else self._length - self._seen
+            if left <= 0:
+                self._warn_of_end()
+                break
+            self._iterator.steps = int(min(self.strategy.method.p, steps - step, left))
+            self._seen += self._iterator.steps
+            yield step, step + self._iterator.steps - 1, self._iterator
+            self.strategy.rounds.raise_refusal()
+            step += self._iterator.steps
+        if self._length is not None and self._seen >= self._length:
+            self._iterator = None
+
+    @contextlib.contextmanager
+    def catch_stop_iteration(self) -> Iterator[None]:
+        """Ends the epoch where the data ends."""
+        try:
+            yield
+        except (StopIteration, tf.errors.OutOfRangeError):
+            self._iterator = None
+            if self.steps_per_epoch:
+                self._warn_of_end()
+
+    def _warn_of_end(self) -> None:
+        warnings.warn(
+            "The data ended before steps_per_epoch * epochs steps; the epoch ends here. Repeat the dataset "
+            "(`.repeat()`) or ask for fewer steps.",
+            stacklevel=4,
+        )

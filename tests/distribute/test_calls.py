@@ -1,0 +1,139 @@
+"""Calls that may hang: every wait for them ends and says what was waited for."""
+
+import contextlib
+import gc
+import threading
+import time
+import weakref
+
+import pytest
+import tensorflow as tf
+
+from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute.calls import Call, CallThread, ClusterError, Servers, brief, call_within
+
+NAMES = ["ps 0 at a:1", "ps 1 at b:1"]
+
+
+@pytest.fixture
+def gate():
+    """An event that a call waits for; it is set at the end, so that no thread stays behind."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def make_servers(deadline_s: float = 5.0) -> Servers:
+    return Servers(["/job:ps/task:0", "/job:ps/task:1"], NAMES, deadline_s)
+
+
+def fail(error: BaseException):
+    raise error
+
+
+# -- a call -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_keeps_its_result():
+    call = Call(lambda: 7)
+    assert not call.ends_within(0.0)
+    call.run()
+    assert call.ends_within(0.0)
+    assert (call.result, call.error) == (7, None)
+
+
+def test_a_call_keeps_its_error():
+    error = KeyError("x")
+    call = Call(lambda: fail(error))
+    call.run()
+    assert call.ends_within(0.0)
+    assert (call.result, call.error) == (None, error)
+
+
+def test_a_negative_wait_is_no_wait(gate):
+    call = CallThread("waits").submit(gate.wait)
+    started = time.monotonic()
+    assert not call.ends_within(-5.0)
+    assert time.monotonic() - started < 1.0
+
+
+# -- a thread ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_thread_runs_calls_one_after_another_within_its_context():
+    entered, seen = [], []
+
+    @contextlib.contextmanager
+    def around():
+        entered.append(threading.current_thread().name)
+        yield
+
+    thread = CallThread("this one", around)
+    calls = [thread.submit(lambda i=i: seen.append(i)) for i in range(5)]
+    assert all(call.ends_within(5.0) for call in calls)
+    assert seen == [0, 1, 2, 3, 4]
+    assert entered == ["this one"] * 5
+
+
+def test_a_thread_survives_an_error():
+    thread = CallThread("survives")
+    assert thread.submit(lambda: fail(SystemExit())).ends_within(5.0)
+    after = thread.submit(lambda: 3)
+    assert after.ends_within(5.0) and after.result == 3
+
+
+def test_a_thread_holds_nothing_of_calls_that_ended():
+    class Thing:
+        pass
+
+    thread, thing = CallThread("lets go"), Thing()
+    thread.submit(lambda thing=thing: thing).ends_within(5.0)
+    gone = weakref.ref(thing)
+    del thing
+    thread.submit(lambda: None).ends_within(5.0)
+    gc.collect()
+    assert gone() is None
+
+
+def test_call_within_returns_raises_and_complains(gate):
+    assert call_within(lambda: 7, 5.0, "too slow") == 7
+    with pytest.raises(KeyError):
+        call_within(lambda: fail(KeyError()), 5.0, "too slow")
+    with pytest.raises(ClusterError, match="too slow"):
+        call_within(gate.wait, 0.1, "too slow")
+
+
+# -- servers ----------------------------------------------------------------------------------------------------------
+
+
+def test_servers_are_called():
+    assert make_servers().call(lambda: 7, "for nothing") == 7
+    with pytest.raises(KeyError):
+        make_servers().call(lambda: fail(KeyError()), "for nothing")
+
+
+def test_a_server_that_does_not_answer_is_named(monkeypatch, gate):
+    monkeypatch.setattr(_tf, "is_alive", lambda device: "task:0" in device)
+    with pytest.raises(ClusterError, match="No answer within 0.1 s from ps 1 at b:1, while round 3 was merged"):
+        make_servers(0.1).call(gate.wait, "while round 3 was merged")
+
+
+def test_a_call_may_have_a_deadline_of_its_own(monkeypatch, gate):
+    monkeypatch.setattr(_tf, "is_alive", lambda device: True)
+    with pytest.raises(ClusterError, match="within 0.1 s from one of ps 0 at a:1, ps 1 at b:1, now"):
+        make_servers(60.0).call(gate.wait, "now", seconds=0.1)
+
+
+@pytest.mark.parametrize("kind", [tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError])
+def test_a_server_that_is_gone_is_named(monkeypatch, kind):
+    monkeypatch.setattr(_tf, "is_alive", lambda device: "task:1" in device)
+    with pytest.raises(ClusterError, match="Lost ps 0 at a:1, now: connection reset") as raised:
+        make_servers().call(lambda: fail(kind(None, None, "connection reset\nand more")), "now")
+    assert isinstance(raised.value.__cause__, kind)
+
+
+def test_says_the_first_line_of_an_error():
+    assert brief(ValueError("first\nsecond")) == "first"
+    assert brief(ValueError("\n  first\nsecond")) == "first"
+    assert brief(KeyError()) == "KeyError"
+    assert len(brief(ValueError("x" * 1000))) == 200

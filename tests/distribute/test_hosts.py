@@ -1,0 +1,114 @@
+"""One program on five hosts, started with TF_CONFIG and nothing else: chief, 2 workers, 2 servers."""
+
+import json
+import time
+
+import keras
+import numpy as np
+import pytest
+
+import slimdp_tf
+from tests import sources
+from tests.distribute import host_program
+from tests.distribute.namespaces import Hosts, why_not
+
+JOBS = [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0), ("ps", 1)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """(folder, job -> (exit code, seconds from the chief's end to its own, log)) after the program ran on five hosts."""
+    if reason := why_not():
+        pytest.skip(f"hosts cannot be made: network namespaces are not permitted here ({reason})")
+    folder, processes, ended = tmp_path_factory.mktemp("hosts"), {}, {}
+    with Hosts(len(JOBS)) as hosts:
+        cluster = {}
+        for (job, _), address in zip(JOBS, hosts.addresses):
+            cluster.setdefault(job, []).append(f"{address}:2222")
+        for host, (job, index) in enumerate(JOBS):
+            config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
+            log, path = str(folder / f"{job}{index}.log"), str(sources.ROOT)
+            processes[job, index] = hosts.start(
+                host, "tests.distribute.host_program", str(folder), log=log, TF_CONFIG=config, PYTHONPATH=path
+            )
+        code, chief_ended = processes["chief", 0].wait(timeout=200), time.monotonic()
+        ended["chief", 0] = code, 0.0, (folder / "chief0.log").read_text(errors="replace")
+        for (job, index), process in processes.items():
+            code = process.wait(timeout=60)
+            log = (folder / f"{job}{index}.log").read_text(errors="replace")
+            ended[job, index] = code, time.monotonic() - chief_ended, log
+    return folder, ended
+
+
+@pytest.mark.cluster
+def test_every_program_ends_well_and_by_itself(run):
+    _, ended = run
+    for task, (code, _, log) in ended.items():
+        assert code == 0, f"{task} ended with code {code}:\n{log[-3000:]}"
+    assert all(seconds < 40 for _, seconds, _ in ended.values()), "a worker or ps stayed on after the chief"
+
+
+@pytest.mark.cluster
+def test_both_workers_and_both_servers_took_part(run):
+    seen = json.loads((run[0] / "seen.json").read_text())
+    assert seen["workers"] == [2] * host_program.ROUNDS
+    assert seen["ps"] == 2
+
+
+@pytest.mark.cluster
+def test_the_chief_saved_what_the_method_gives(run):
+    folder, _ = run
+    saved = keras.saving.load_model(folder / "model.keras")
+    x, y = host_program.make_data(host_program.ROUNDS * 2 * host_program.BATCH * 2)
+    start = host_program.make_model()
+    loss = saved.evaluate(x, y, verbose=0)
+    assert loss == pytest.approx(json.loads((folder / "seen.json").read_text())["loss"], rel=1e-5)
+    assert loss < 0.5 * start.evaluate(x, y, verbose=0)
+    expected = _simulated(start, x, y)
+    np.testing.assert_allclose(np.concatenate([w.ravel() for w in saved.get_weights()]), expected, atol=1e-5)
+
+
+def _simulated(model: keras.Model, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The same training in this process, by `slimdp_tf.simulate`."""
+    shapes = [w.shape for w in model.get_weights()]
+    cuts = np.cumsum([np.prod(shape) for shape in shapes])[:-1]
+
+    def train(worker: int, weights: np.ndarray, steps: int, number: int) -> np.ndarray:
+        model.set_weights([part.reshape(shape) for part, shape in zip(np.split(weights, cuts), shapes)])
+        for step in range(2 * number, 2 * number + steps):
+            rows = np.arange(step * host_program.BATCH, (step + 1) * host_program.BATCH) * 2 + worker
+            model.train_on_batch(x[rows], y[rows])
+        return np.concatenate([w.ravel() for w in model.get_weights()])
+
+    weights = np.concatenate([w.ravel() for w in model.get_weights()])
+    method = slimdp_tf.methods.slim(alpha=0.6, beta=0.4, p=2, q=8)
+    return slimdp_tf.simulate(method, weights, train, host_program.ROUNDS, 2, 2, seed=3).weights
+
+
+# -- what TF_CONFIG may not say ---------------------------------------------------------------------------------------
+
+
+def _strategy(monkeypatch, cluster: dict | None, job: str = "chief", index: int = 0):
+    config = {} if cluster is None else {"cluster": cluster, "task": {"type": job, "index": index}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    return slimdp_tf.SlimDPStrategy()
+
+
+ADDRESSES = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"], "ps": ["127.0.0.1:3"]}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "job", "says"),
+    [
+        (ADDRESSES | {"evaluator": ["127.0.0.1:4"]}, "chief", "evaluator cannot be part of the cluster"),
+        (ADDRESSES | {"evaluator": ["127.0.0.1:4"]}, "worker", "evaluator cannot be part of the cluster"),
+        (ADDRESSES, "evaluator", "This task is an evaluator"),
+        (None, "chief", "No cluster: set TF_CONFIG"),
+        ({"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"]}, "chief", "Missing: ps"),
+    ],
+)
+def test_refuses_in_words_and_at_once(monkeypatch, cluster, job, says):
+    started = time.monotonic()
+    with pytest.raises(ValueError, match=says):
+        _strategy(monkeypatch, cluster, job)
+    assert time.monotonic() - started < 5.0

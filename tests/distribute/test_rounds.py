@@ -1,0 +1,237 @@
+"""Rounds: who takes part, what is merged, what a refusal or an assignment does to the next one."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import slimdp_tf
+from slimdp_tf import methods
+from slimdp_tf.distribute.calls import ClusterError
+from slimdp_tf.distribute.rounds import NonFiniteUpdateError
+from slimdp_tf.distribute.step import Step
+from tests.distribute.one_process import Drill, make_variable
+
+N = 12
+START = [np.arange(8.0).reshape(2, 4), np.ones(4)]
+MOVES = np.stack([np.arange(N) / 8, -np.ones(N) / 4])
+FLAT = np.concatenate([v.ravel() for v in START]).astype(np.float32)
+SLIM = methods.slim(0.5, 0.25, q=3)
+
+
+def make_drill(method=None, ps: int = 1, moves=MOVES, **arguments) -> Drill:
+    return Drill(method or methods.plump(), START, len(moves), ps, moves, **arguments)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        methods.plump(p=2),
+        methods.slim(0.5, 0.25, p=2, q=3, memory="carry", average="contributors", explorer_keys="derived"),
+        methods.quant(p=2, bucket=4, quantize_pull=True),
+    ],
+    ids=lambda method: method.name,
+)
+def test_rounds_are_the_simulation(method):
+    drill, rounds = make_drill(method, ps=2), 7
+    for _ in range(rounds):
+        drill.run()
+
+    def train(worker: int, weights: np.ndarray, steps: int, number: int) -> np.ndarray:
+        for _ in range(steps):
+            weights = weights - MOVES[worker].astype(np.float32)
+        return weights
+
+    expected = slimdp_tf.simulate(method, FLAT, train, rounds, workers=2, servers=2, seed=3)
+    np.testing.assert_allclose(drill.values(), expected.weights, atol=1e-6)
+
+
+# -- who takes part ---------------------------------------------------------------------------------------------------
+
+
+def test_counts_rounds_and_steps():
+    drill = make_drill(methods.plump(p=3))
+    drill.run(), drill.run(steps=1), drill.run()
+    records = drill.rounds.records
+    assert [record.round for record in records] == [0, 1, 2]
+    assert [record.steps_in_round for record in records] == [3, 1, 3]
+    assert [record.steps for record in records] == [3, 4, 7]
+    np.testing.assert_allclose(drill.values(), FLAT - 7 * MOVES.mean(0), atol=1e-5)
+
+
+@pytest.mark.parametrize("method", [methods.plump(), SLIM], ids=lambda method: method.name)
+def test_a_worker_without_data_takes_no_part(method):
+    """From the first round on: its slots have never been written."""
+    drill = make_drill(method)
+    drill.batches[1] = 0
+    first, second = drill.run()
+    assert (first.steps, second.steps) == (1, 0)
+    record = drill.rounds.records[0]
+    assert (record.workers, record.refused) == (1, 0)
+    assert record.traffic.push_bytes == 4 * N
+    np.testing.assert_allclose(drill.values(), FLAT - MOVES[0], atol=1e-6)
+    drill.batches[1] = -1
+    before = drill.values()
+    for _ in range(4):
+        drill.run()
+    assert [record.workers for record in drill.rounds.records] == [1, 2, 2, 2, 2]
+    assert [record.refused for record in drill.rounds.records] == [0] * 5
+    if method.name == "plump":
+        np.testing.assert_allclose(drill.values(), before - 4 * MOVES.mean(0), atol=1e-5)
+
+
+def test_a_worker_whose_data_ends_early_pushes_what_it_has_done():
+    drill = make_drill(methods.plump(p=4))
+    drill.batches[1] = 2
+    assert [report.steps for report in drill.run()] == [4, 2]
+    np.testing.assert_allclose(drill.values(), FLAT - (4 * MOVES[0] + 2 * MOVES[1]) / 2, atol=1e-5)
+
+
+def test_nothing_is_merged_when_all_data_has_ended():
+    drill = make_drill()
+    drill.batches = [0, 0]
+    assert [report.steps for report in drill.run()] == [0, 0]
+    assert (drill.rounds.records, drill.rounds.round) == ([], 0)
+    np.testing.assert_array_equal(drill.values(), FLAT)
+
+
+def test_a_worker_that_missed_a_new_core_takes_everything():
+    drill = make_drill(SLIM)
+    drill.run(), drill.run()
+    drill.batches[1] = 0
+    drill.run()  # a core is chosen after it
+    drill.batches[1] = -1
+    drill.run(), drill.run()
+    assert [record.refused for record in drill.rounds.records] == [0] * 5
+    pulled, k = drill.rounds.records[3].traffic.pull_bytes, round(0.5 * N)
+    assert pulled == 4 * N + 4 * k  # worker 1 everything, worker 0 what it pushed
+
+
+def test_steps_without_an_exchange_wait_for_the_next():
+    drill = make_drill()
+    drill.run(is_exchanging=False)
+    assert drill.rounds.records == []
+    np.testing.assert_array_equal(drill.values(), FLAT)
+    drill.run()
+    np.testing.assert_allclose(drill.values(), FLAT - 2 * MOVES.mean(0), atol=1e-6)
+
+
+def test_metrics_are_summed_over_workers():
+    drill = make_drill(methods.plump(p=3))
+    drill.run(), drill.run()
+    assert drill.loss.numpy() == 2 * 3 * 2
+    drill.loss.assign(0.0)
+    drill.run()
+    assert drill.loss.numpy() == 3 * 2
+
+
+def test_tells_listeners():
+    drill, heard = make_drill(), []
+    drill.rounds.listeners.append(heard.append)
+    drill.run(), drill.run()
+    assert heard == drill.rounds.records
+    record = heard[1]
+    assert record.round_s > 0 and min(record.compute_s, record.exchange_s, record.wait_s) >= 0
+    assert record.compute_s + record.exchange_s + record.wait_s == pytest.approx(record.round_s, rel=1e-6)
+
+
+# -- what is not finite -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [methods.plump(), SLIM], ids=lambda method: method.name)
+def test_an_update_that_is_not_finite_never_touches_the_weights(method):
+    drill = make_drill(method, on_nonfinite="skip")
+    drill.run(), drill.run()
+    drill.moves.assign(np.stack([MOVES[0], np.full(N, np.nan)]))
+    drill.run()
+    assert np.isfinite(drill.values()).all()
+    drill.moves.assign(MOVES)
+    drill.run(), drill.run()
+    assert [record.refused for record in drill.rounds.records] == [0, 0, 1, 0, 0]
+    assert np.isfinite(drill.values()).all()
+    if method.name == "plump":
+        np.testing.assert_allclose(drill.values(), FLAT - 4 * MOVES.mean(0) - MOVES[0], atol=1e-5)
+
+
+def test_an_update_that_is_not_finite_is_raised_and_training_can_go_on():
+    drill = make_drill()
+    drill.run()
+    before = drill.values()
+    drill.moves.assign(np.full((2, N), np.inf))
+    with pytest.raises(NonFiniteUpdateError, match="round 1 from worker 0, worker 1 .*did not touch the weights"):
+        drill.run()
+    np.testing.assert_array_equal(drill.values(), before)
+    drill.moves.assign(MOVES)
+    drill.run()
+    np.testing.assert_allclose(drill.values(), before - MOVES.mean(0), atol=1e-6)
+
+
+# -- what the chief assigns, what is prepared -------------------------------------------------------------------------
+
+
+def test_what_the_chief_assigns_is_where_all_go_on_from():
+    drill = make_drill(SLIM)
+    for _ in range(3):
+        drill.run()
+    values = np.linspace(5.0, 6.0, N, dtype=np.float32)
+    drill.weights[0].assign(values[:8].reshape(2, 4))
+    drill.weights[1].assign(values[8:])
+    np.testing.assert_array_equal(drill.values(), values)
+    drill.moves.assign(np.zeros((2, N)))
+    drill.run()
+    np.testing.assert_array_equal(drill.values(), values)
+    assert drill.rounds.records[-1].traffic.pull_bytes == 2 * 4 * N
+
+
+def test_assigning_one_variable_leaves_the_others_as_trained():
+    drill = make_drill()
+    drill.run()
+    drill.weights[1].assign(np.zeros(4))
+    drill.run()
+    expected = np.concatenate([FLAT[:8] - 2 * MOVES.mean(0)[:8], -MOVES.mean(0)[8:]])
+    np.testing.assert_allclose(drill.values(), expected, atol=1e-6)
+
+
+def test_nothing_to_train():
+    drill = make_drill()
+    with pytest.raises(ValueError, match="no trainable weights"):
+        drill.rounds.prepare(drill.step, drill.weights, [], [])
+
+
+def test_a_second_step_with_more_variables_begins_where_the_first_ended():
+    drill = make_drill()
+    drill.run()
+    bias = make_variable(np.zeros(2, np.float32), drill.rounds.cache, name="bias")
+
+    def train(elements, arguments):
+        bias.assign_add([1.0, 1.0])
+        return drill.train(elements, arguments)
+
+    step = Step(train, [tf.TensorSpec([], tf.int64)], [], True)
+    drill.rounds.prepare(step, [*drill.weights, drill.loss, bias], [*drill.weights, bias], [])
+    drill.step = step
+    drill.run()
+    np.testing.assert_allclose(drill.values(), FLAT - 2 * MOVES.mean(0), atol=1e-6)
+    np.testing.assert_array_equal(bias.numpy(), [1, 1])
+
+
+def test_preparing_again_what_is_prepared_changes_nothing():
+    drill = make_drill()
+    drill.run()
+    shared = dict(drill.rounds.cache.shared)
+    drill.use(drill.train)
+    assert drill.rounds.cache.shared == shared
+    drill.run()
+    assert not drill.rounds.records[-1].traffic.chief_bytes
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+def test_brings_the_model_home_and_trains_no_more(monkeypatch):
+    drill = make_drill()
+    drill.run()
+    drill.rounds.bring_home()
+    monkeypatch.setattr(drill.rounds.servers, "call", None)  # whatever is read now is the chief's own
+    np.testing.assert_allclose(drill.values(), FLAT - MOVES.mean(0), atol=1e-6)
+    with pytest.raises(ClusterError, match="has been stopped"):
+        drill.run()

@@ -1,0 +1,176 @@
+"""Shared variables: what a worker adopts and pushes, the key cache, and what the chief sees."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from slimdp_tf import methods
+from slimdp_tf.distribute.shared import Shared
+from slimdp_tf.distribute.sync import Role
+from slimdp_tf.measure.record import RoundRecord
+from tests.distribute.one_process import Drill, here, make_variable, make_workers, read_vector, write_vector
+
+N, WORKERS, PS = 40, 2, 2
+ALPHA, BETA = 0.5, 0.25
+CORE, EXPLORER = round(BETA * N), round((ALPHA - BETA) * N)
+SIGNATURES = 2 * PS * 24  # bytes of one worker in one round: with the push and with the pull
+
+
+def make_drill(method=None, workers: int = WORKERS, **arguments) -> Drill:
+    rng = np.random.default_rng(0)
+    moves = rng.standard_normal((workers, N)) / 8
+    return Drill(method or slim(), [rng.standard_normal((4, 8)), rng.standard_normal(8)], workers, PS, moves, **arguments)
+
+
+def slim(**arguments):
+    return methods.slim(ALPHA, BETA, q=6, **arguments)
+
+
+def shared_of(drill: Drill) -> Shared:
+    return drill.rounds.cache.shared[Role.WEIGHT]
+
+
+def keys_of(drill: Drill) -> list[int]:
+    return [record.traffic.keys_bytes for record in drill.rounds.records]
+
+
+def misses_of(drill: Drill) -> list[int]:
+    return [record.cache_misses for record in drill.rounds.records]
+
+
+# -- the key cache ----------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def records_of(explorer_keys: str) -> list[RoundRecord]:
+    """14 rounds; cores are chosen after rounds 0, 5 and 11."""
+    drill = make_drill(slim(explorer_keys=explorer_keys))
+    for _ in range(14):
+        drill.run()
+    return drill.rounds.records
+
+
+@pytest.mark.parametrize("explorer_keys", ["sent", "derived"])
+def test_the_core_travels_after_it_was_chosen_and_never_else(explorer_keys):
+    records, is_new = records_of(explorer_keys)[1:], [t - 1 in (0, 5, 11) for t in range(1, 14)]
+    assert [record.cache_misses for record in records] == [WORKERS * PS * new for new in is_new]
+    assert [record.cache_hits for record in records] == [WORKERS * PS * (not new) for new in is_new]
+    explored = 4 * EXPLORER if explorer_keys == "sent" else 0
+    ordinary = WORKERS * (explored + SIGNATURES)
+    listed = WORKERS * (4 * CORE + PS * 4 * 8)  # the keys, and the block's share of the explorer
+    assert [record.traffic.keys_bytes for record in records] == [ordinary + listed * new for new in is_new]
+
+
+@pytest.mark.parametrize("method", [methods.plump(), methods.quant(), methods.slim(1.0, 1.0)], ids=lambda m: m.name)
+def test_a_method_without_a_core_sends_no_keys_and_no_signatures(method):
+    drill = make_drill(method)
+    for _ in range(4):
+        drill.run()
+    assert keys_of(drill) == [0] * 4
+    assert [(r.cache_hits, r.cache_misses) for r in drill.rounds.records] == [(0, 0)] * 4
+
+
+def test_a_bad_signature_is_answered_by_the_full_list():
+    """A worker's cache goes bad, keys included: it is told everything, and the weights are those of an equal run."""
+    good, bad = make_drill(), make_drill()
+    for _ in range(2):
+        good.run(), bad.run()
+    shelf, rng = shared_of(bad)._shelves[1], np.random.default_rng(1)
+    for part in range(3):  # version, length, hash
+        signature, core = shelf["signature"].variables[0], shelf["core"].variables[0]
+        signature.assign(signature + tf.one_hot(part, 3, dtype=tf.int64))
+        length = len(read_vector(core))
+        write_vector(core, np.sort(rng.permutation(N // PS)[:length]))
+        good.run(), bad.run()
+        np.testing.assert_array_equal(bad.values(), good.values())
+        assert keys_of(bad)[-1] - keys_of(good)[-1] == 4 * length + 4 * 8
+    assert misses_of(bad)[2:] == [1, 1, 1]
+    assert misses_of(good)[2:] == [0, 0, 0]
+    assert [record.refused for record in bad.rounds.records] == [0] * 5
+
+
+def test_a_push_under_a_bad_signature_is_refused_and_the_worker_takes_everything():
+    """The server's keys change between pull and push: the push cannot be read, and nothing of it is."""
+    drill = make_drill(workers=1)
+    for _ in range(3):
+        drill.run()
+    before, block = drill.values(), shared_of(drill).blocks[0]
+
+    def spoil(elements, arguments):
+        block.signature.assign_add(tf.constant([0, 0, 1], tf.int64))
+        return drill.train(elements, arguments)
+
+    drill.use(spoil)
+    drill.run()
+    assert drill.rounds.records[-1].refused == 1
+    np.testing.assert_array_equal(drill.values(), before)
+    drill.use(drill.train)
+    drill.run()
+    record = drill.rounds.records[-1]
+    assert (record.refused, record.cache_misses) == (0, 1)
+    assert record.traffic.pull_bytes == 4 * N  # everything
+    assert np.abs(drill.values() - before).max() > 0
+
+
+# -- bytes ------------------------------------------------------------------------------------------------------------
+
+
+def test_bytes_are_those_of_the_tensors():
+    records = records_of("sent")
+    ordinary, whole, everything = (records[t].traffic for t in (3, 5, 1))
+    chosen = WORKERS * 4 * (CORE + EXPLORER)
+    assert (ordinary.push_bytes, ordinary.pull_bytes) == (chosen, chosen)
+    assert (whole.push_bytes, whole.pull_bytes) == (WORKERS * 4 * N, chosen)
+    assert (everything.push_bytes, everything.pull_bytes) == (chosen, WORKERS * 4 * N)
+    for record in records:
+        assert sum(record.traffic.ps_bytes) == record.traffic.exchange_bytes
+        assert (record.core_entries, record.explorer_entries) == (CORE, EXPLORER)
+
+
+def test_a_quantised_push_is_a_byte_per_entry_and_a_scale_per_bucket():
+    drill = make_drill(methods.quant(bucket=8))
+    drill.run()
+    buckets = PS * -(-(N // PS) // 8)
+    assert drill.rounds.records[0].traffic.push_bytes == WORKERS * (N + 4 * buckets)
+
+
+# -- for the chief ----------------------------------------------------------------------------------------------------
+
+
+def test_stores_and_fetches_every_variable():
+    workers = make_workers(1)
+    variables = [make_variable(np.zeros((2, 3), np.float32)), make_variable(np.zeros(4, np.float32))]
+    shared = Shared(methods.plump(), variables, [here()] * 3, workers, 0)
+    assert shared.nbytes == 40
+    values = [tf.reshape(tf.range(6.0), (2, 3)), tf.range(4.0)]
+    shared.store(values)
+    for value, fetched in zip(values, shared.fetch()):
+        np.testing.assert_array_equal(fetched, value)
+    assert [block.value.shape for block in shared.blocks] == [[4], [3], [3]]
+
+
+def test_a_model_smaller_than_the_servers_uses_as_many_as_it_has_entries():
+    shared = Shared(methods.plump(), [make_variable(np.zeros(2, np.float32))], [here()] * 5, make_workers(1), 0)
+    assert len(shared.blocks) == len(shared.devices) == 2
+
+
+def test_a_worker_that_comes_back_gets_variables_that_hold_nothing():
+    drill = make_drill()
+    drill.run(), drill.run()
+    shared = shared_of(drill)
+    before = [shelf["signature"].variables[1] for shelf in shared._shelves]
+    drill.rounds.workers.call(shared._furnish, [1])
+    for shelf, old in zip(shared._shelves, before):
+        assert shelf["signature"].variables[1] is not old
+        np.testing.assert_array_equal(shelf["signature"].variables[1], [-1, -1, -1])
+        assert len(read_vector(shelf["core"].variables[1])) == 0
+
+
+def test_is_no_longer_asked_for_variables_after_its_release():
+    drill = make_drill()
+    shared = shared_of(drill)
+    assert shared._furnish in drill.rounds.workers._furnishings
+    shared.release()
+    assert shared._furnish not in drill.rounds.workers._furnishings

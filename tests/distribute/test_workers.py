@@ -1,0 +1,244 @@
+"""Workers: one call at a time each, waits that end, and who is lost comes back."""
+
+import threading
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import slimdp_tf
+from slimdp_tf import methods
+from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute.calls import ClusterError
+from slimdp_tf.distribute.local_variable import worker_here
+from tests.distribute.one_process import make_workers
+
+GONE = tf.errors.UnavailableError(None, None, "connection reset\nand more")
+
+
+def fail(error: BaseException):
+    raise error
+
+
+@pytest.fixture
+def alive(monkeypatch):
+    """What `_tf.is_alive` says, which tests may set; a worker that is lost is asked again at once."""
+    state = {"alive": True}
+    monkeypatch.setattr(_tf, "is_alive", lambda device: state["alive"])
+    monkeypatch.setattr(_tf, "update_cluster", lambda: None)
+    monkeypatch.setattr(_tf, "address_of", lambda device: device)
+    monkeypatch.setattr(slimdp_tf.distribute.workers, "answers", lambda address: True)
+    monkeypatch.setattr(slimdp_tf.distribute.workers.time, "sleep", lambda seconds: threading.Event().wait(0.01))
+    yield state
+    state["alive"] = True
+
+
+# -- calls ------------------------------------------------------------------------------------------------------------
+
+
+def test_calls_every_live_worker_where_it_stands():
+    workers = make_workers(3)
+    assert len(workers) == 3
+    assert workers.call(lambda worker: (worker, worker_here())) == {0: (0, 0), 1: (1, 1), 2: (2, 2)}
+    assert workers.call(lambda worker: worker, [2, 0]) == {0: 0, 2: 2}
+    assert workers.call(lambda worker: worker, []) == {}
+    assert worker_here() is None
+
+
+def test_calls_workers_at_the_same_time():
+    barrier = threading.Barrier(3)
+    make_workers(3).call(lambda worker: barrier.wait(timeout=10))
+
+
+def test_an_error_of_a_worker_that_lives_is_raised(alive):
+    workers = make_workers(2)
+    for error in (KeyError("x"), tf.errors.InvalidArgumentError(None, None, "wrong"), GONE):
+        with pytest.raises(type(error)):
+            workers.call(lambda worker, error=error: fail(error) if worker else worker)
+    assert workers.live == {0, 1}
+
+
+def test_furnishes_every_worker_now():
+    workers, made = make_workers(2), []
+    workers.furnish(lambda worker: made.append(worker))
+    assert sorted(made) == [0, 1]
+
+
+# -- who is lost ------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_fails_is_lost_and_the_others_answer(alive):
+    workers, made = make_workers(2), []
+    workers.furnish(made.append)
+    made.clear()
+    alive["alive"] = False
+    assert workers.call(lambda worker: fail(GONE) if worker else "here") == {0: "here"}
+    assert workers.live == {0}
+    assert workers.call(lambda worker: worker) == {0: 0}
+    assert workers.take_returned() == []
+    alive["alive"] = True
+    returned = []
+    for _ in range(500):
+        returned += workers.take_returned()
+        if returned:
+            break
+        threading.Event().wait(0.01)
+    assert (returned, made, workers.live) == ([1], [1], {0, 1})
+    assert workers.call(lambda worker: worker) == {0: 0, 1: 1}
+
+
+def test_a_worker_that_does_not_answer_in_time_is_lost(alive):
+    workers, gate = make_workers(2, deadline_s=0.2), threading.Event()
+    alive["alive"] = False
+    started = time.monotonic()
+    assert workers.call(lambda worker: gate.wait() if worker else "here") == {0: "here"}
+    assert 0.2 <= time.monotonic() - started < 5.0
+    assert workers.live == {0}
+    gate.set()
+
+
+def test_what_is_forgotten_is_not_furnished_again(alive):
+    workers, made = make_workers(2), []
+    workers.furnish(made.append)
+    workers.forget(made.append)
+    workers.forget(made.append)  # twice is no error
+    made.clear()
+    alive["alive"] = False
+    workers.call(lambda worker: fail(GONE) if worker else None)
+    alive["alive"] = True
+    for _ in range(500):
+        if workers.take_returned():
+            break
+        threading.Event().wait(0.01)
+    assert (workers.live, made) == ({0, 1}, [])
+
+
+def test_when_no_worker_is_left_the_wait_ends_and_names_them(alive):
+    workers = make_workers(2, cluster_deadline_s=0.3)
+    alive["alive"] = False
+    message = "(?s)none came back within 0.3 s. worker 0: connection reset; worker 1: connection reset$"
+    with pytest.raises(ClusterError, match=message):
+        workers.call(lambda worker: fail(GONE))
+
+
+def test_a_closed_cluster_calls_nobody():
+    workers = make_workers(2)
+    workers.is_closed = True
+    with pytest.raises(ClusterError, match="has been stopped"):
+        workers.call(lambda worker: worker)
+
+
+# -- their devices ----------------------------------------------------------------------------------------------------
+
+
+class Device:
+    def __init__(self, name: str):
+        self.name = name
+
+
+def test_a_worker_trains_on_its_first_gpu_and_says_so(monkeypatch, caplog):
+    prefix = "/job:worker/replica:0/task"
+    names = [f"{prefix}:0/device:GPU:1", f"{prefix}:0/device:GPU:0", f"{prefix}:2/device:GPU:0", "/job:ps/task:1/device:GPU:0"]
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [Device(name) for name in names])
+    monkeypatch.setattr(tf.get_logger(), "propagate", True)
+    devices = _tf.worker_devices(3)
+    assert devices == [f"{prefix}:0/device:GPU:0", f"{prefix}:1/device:CPU:0", f"{prefix}:2/device:GPU:0"]
+    assert "worker 0 has 2 GPUs and uses the first" in caplog.text
+    assert "worker 2" not in caplog.text
+
+
+# -- real processes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def own():
+    """A cluster that these tests may harm."""
+    with slimdp_tf.local_cluster(workers=2, ps=2) as made:
+        yield made
+
+
+class Disturb(keras.callbacks.Callback):
+    """Does something to the cluster before the rounds named, and waits in one until a worker is back."""
+
+    def __init__(self, strategy, actions: dict[int, object]):
+        super().__init__()
+        self.strategy, self.actions = strategy, actions
+
+    def on_train_batch_end(self, batch, logs=None) -> None:
+        action = self.actions.get(len(self.strategy.records))
+        if action is not None:
+            action()
+
+    def await_return(self) -> None:
+        """The worker's variables are made anew in the round after this."""
+        workers, give_up = self.strategy.rounds.workers, time.monotonic() + 60
+        while workers._returned.empty() and len(workers.live) < len(workers):
+            if time.monotonic() > give_up:
+                raise TimeoutError("the worker did not come back")
+            time.sleep(0.1)
+
+
+def _fit(strategy, actions: dict[str, object] | None, rounds: int = 14) -> keras.Model:
+    """Trains y = 2x by rows that all workers share alike; every weight falls towards 2."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.5, 1.0, (rounds * 2 * 4, 3)).astype("float32")
+    y = x @ np.array([[1.0], [2.0], [3.0]], "float32")
+    with strategy.scope():
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(16, "relu"), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.02), "mse")
+    disturb = Disturb(strategy, {})
+    for number, name in (actions or {}).items():
+        disturb.actions[number] = name if callable(name) else getattr(disturb, name)
+    history = model.fit(x, y, batch_size=4, shuffle=False, verbose=0, callbacks=[disturb])
+    assert np.isfinite(history.history["loss"]).all()
+    assert model.evaluate(x, y, verbose=0) < 2.0
+    return model
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("method", [methods.plump(), methods.slim(0.6, 0.3, q=4)], ids=lambda method: method.name)
+def test_a_worker_killed_in_mid_training_comes_back_by_pulling_everything(own, method):
+    strategy = slimdp_tf.SlimDPStrategy(own, method, seed=1)
+    actions = {3: lambda: own.kill("worker", 1), 6: lambda: own.restart("worker", 1), 7: "await_return"}
+    model = _fit(strategy, actions)
+    records = strategy.records
+    assert [record.workers for record in records] == [2] * 3 + [1] * 4 + [2] * 7
+    assert [record.refused for record in records] == [0] * 14
+    n = model.count_params()
+    alone, back = records[4].traffic.pull_bytes, records[7].traffic.pull_bytes
+    assert back - alone == 4 * n  # everything, for the one that came back
+    own_keys = [record.cache_misses for record in records]
+    if method.agreement.period:  # chosen after rounds 0, 3, 7, 11; worker 1 has no keys when it comes back
+        assert own_keys[1:] == [4, 0, 0, 2, 0, 0, 2, 4, 0, 0, 0, 4, 0]
+
+
+@pytest.mark.cluster
+def test_a_worker_that_hangs_is_left_out_after_its_deadline_and_comes_back(own):
+    strategy = slimdp_tf.SlimDPStrategy(own, methods.plump(), worker_deadline_s=6.0)
+    actions = {3: lambda: own.suspend("worker", 0), 5: lambda: own.resume("worker", 0), 6: "await_return"}
+    try:
+        _fit(strategy, actions)
+    finally:
+        own.resume("worker", 0)
+    records = strategy.records
+    assert [record.workers for record in records[:6]] == [2, 2, 2, 1, 1, 1]
+    assert records[3].round_s >= 6.0
+    assert records[4].round_s < 5.0  # nobody waits for it again
+    assert records[-1].workers == 2
+
+
+@pytest.mark.cluster
+def test_when_every_worker_is_killed_the_error_names_them(own):
+    strategy = slimdp_tf.SlimDPStrategy(own, methods.plump(), cluster_deadline_s=2.0)
+
+    def kill_all():
+        own.kill("worker", 0), own.kill("worker", 1)
+
+    try:
+        with pytest.raises(ClusterError, match="none came back within 2 s. worker 0 at .*; worker 1 at "):
+            _fit(strategy, {3: kill_all})
+    finally:
+        own.restart("worker", 0), own.restart("worker", 1)

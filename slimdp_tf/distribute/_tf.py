@@ -6,7 +6,6 @@ A test imports every name used here, so that a TensorFlow which moved one fails 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import threading
 
@@ -87,10 +86,11 @@ def is_connected(spec: dict[str, list[str]]) -> bool:
     return _connected is not None and all(_connected[job][: len(spec[job])] == spec[job] for job in _connected)
 
 
-def _set_cluster(spec: dict[str, list[str]]) -> None:
+def _set_cluster(spec: dict[str, list[str]], missing: frozenset[str] = frozenset()) -> None:
     server = type(context.get_server_def())()
     server.CopyFrom(context.get_server_def())
-    server.cluster.CopyFrom(tf.train.ClusterSpec({job: tasks for job, tasks in spec.items() if tasks}).as_cluster_def())
+    there = {job: {i: a for i, a in enumerate(tasks) if a not in missing} for job, tasks in spec.items()}
+    server.cluster.CopyFrom(tf.train.ClusterSpec({job: tasks for job, tasks in there.items() if tasks}).as_cluster_def())
     server.cluster_device_filters.CopyFrom(_filters(spec)._as_cluster_device_filters())
     with _cluster_lock:
         context.context().update_server_def(server)
@@ -119,13 +119,15 @@ def worker_devices(workers: int) -> list[str]:
 
 def is_alive(device: str) -> bool:
     """Whether the task of `device` answers and is the one this process connected to."""
-    return context.context().check_alive(device)
+    try:
+        return context.context().check_alive(device)
+    except tf.errors.InvalidArgumentError:  # forgotten by `update_cluster`
+        return False
 
 
-def update_cluster() -> None:
-    """Connects again to tasks that were restarted; returns when every task answers."""
-    with _cluster_lock:
-        context.context().update_server_def(context.get_server_def())
+def update_cluster(missing: frozenset[str]) -> None:
+    """Connects again to tasks that were restarted, and forgets those at the addresses `missing` until they are back."""
+    _set_cluster(_connected, missing)
 
 
 def new_executor():
@@ -191,33 +193,6 @@ def capture_handle(closure, example: tf.Tensor | None, key) -> tf.Tensor:
         find.output_spec = found.output_spec
         graph.function_captures.by_ref_external[key] = find
     return graph.function_captures.by_ref_internal[key]
-
-
-def read_handle(handle: tf.Tensor, dtype: tf.DType, shape) -> tf.Tensor:
-    """The value of the variable behind `handle`."""
-    value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
-    value.set_shape(shape)
-    return value
-
-
-_ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"  # TensorFlow's name for resources that live as long as a handle
-
-
-@functools.cache
-def _vector_maker(dtype: tf.DType):
-    return tf.function(
-        lambda: tf.raw_ops.VarHandleOp(dtype=dtype, shape=tf.TensorShape(None), shared_name=_ANONYMOUS),
-        autograph=False,
-    ).get_concrete_function()
-
-
-def new_vector_handle(dtype: tf.DType) -> tf.Tensor:
-    """Handle of a new variable for vectors of any length, on the device this is called under.
-
-    Made by a function, because a remote handle that TensorFlow knows the shape of must know all of it: a shape known
-    in part aborts the server, and an unknown one is taken for a scalar.
-    """
-    return _vector_maker(dtype)()
 
 
 def new_copy(variable: tf.Variable, device: str) -> tf.Variable:

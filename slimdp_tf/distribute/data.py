@@ -44,7 +44,8 @@ class ShardedDataset(_tf.DistributedDatasetBase):
         """A batch to build a model by: zeros, or a worker's first batch where the spec leaves more than rows open."""
         specs = tf.nest.flatten(self.element_spec)
         if all(isinstance(s, tf.TensorSpec) and s.shape.rank and s.shape[1:].is_fully_defined() for s in specs):
-            return tf.nest.map_structure(lambda s: tf.zeros([s.shape[0] or 1, *s.shape[1:]], s.dtype), self.element_spec)
+            rows = self.source.example_rows
+            return tf.nest.map_structure(lambda s: tf.zeros([s.shape[0] or rows, *s.shape[1:]], s.dtype), self.element_spec)
         first = min(self.workers.live)
         take = tf.function(lambda handle: _tf.iterator_behind(handle, self.element_spec).get_next(), autograph=False)
         traced = take.get_concrete_function(tf.TensorSpec([], tf.resource))

@@ -47,9 +47,10 @@ def shard_graph(graph: bytes, workers: int, seed: int) -> tuple[list[bytes], boo
     slices = [node for node in datasets if node.op == "TensorSliceDataset"]
     columns = [nodes[_origin(name)] for node in slices for name in node.input]
     is_row_wise = bool(slices) and all(node.op in _ROW_WISE for node in datasets)
-    if not is_row_wise or any(node.op != "Const" for node in columns):
+    used_whole = {_origin(name) for node in definition.node if node.op != "TensorSliceDataset" for name in node.input}
+    if not is_row_wise or any(node.op != "Const" or node.name in used_whole for node in columns):
         return [definition.SerializeToString()] * workers, False
-    rows = {name: tf.make_ndarray(nodes[name].attr["value"].tensor) for name in {node.name for node in columns}}
+    rows = {name: _array_of(nodes[name].attr["value"].tensor) for name in {node.name for node in columns}}
     fewest = min(len(array) for array in rows.values())
     if fewest < workers:
         raise ValueError(f"Every worker needs an example of its own: at least {workers}. Received: {fewest}")
@@ -59,6 +60,13 @@ def shard_graph(graph: bytes, workers: int, seed: int) -> tuple[list[bytes], boo
             nodes[name].attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.ascontiguousarray(array[worker::workers])))
         parts.append(definition.SerializeToString())
     return parts, True
+
+
+def _array_of(tensor) -> np.ndarray:
+    """The array that a TensorProto holds; strings (file names, say) are packed in a way only TensorFlow's C++ reads."""
+    if tensor.dtype != tf.string.as_datatype_enum:
+        return tf.make_ndarray(tensor)
+    return tf.io.parse_tensor(tensor.SerializeToString(), tf.string).numpy()
 
 
 def _seed_shuffles(all_nodes, nodes: dict, seed: int) -> None:

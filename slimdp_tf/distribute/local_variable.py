@@ -8,6 +8,7 @@ value first. Assigning it makes it `is_dirty`: the next round begins by sending 
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import weakref
 
@@ -101,7 +102,7 @@ class LocalVariable(_tf.VariableBase):
 
     def read_cache(self) -> tf.Tensor:
         """The chief's copy as it is."""
-        return _tf.read_handle(self._handle_on_chief, self.dtype, self.shape)
+        return read_handle(self._handle_on_chief, self.dtype, self.shape)
 
     def _note_write(self) -> None:
         if _tf.is_eager():
@@ -154,12 +155,12 @@ class Vector:
     shape = tf.TensorShape([None])
 
     def __init__(self, dtype: tf.DType):
-        self.dtype, self.handle = dtype, _tf.new_vector_handle(dtype)
+        self.dtype, self.handle = dtype, new_vector_handle(dtype)
         write_handle(self.handle, tf.zeros([0], dtype))
 
     def read(self) -> tf.Tensor:
         """The vector, inside a function."""
-        return _tf.read_handle(self._captured(), self.dtype, self.shape)
+        return read_handle(self._captured(), self.dtype, self.shape)
 
     def write(self, value: tf.Tensor) -> tf.Operation:
         """Assigns the vector, inside a function."""
@@ -188,7 +189,7 @@ class Shelf:
 
     def read(self) -> tf.Tensor:
         """The value of the worker here."""
-        return _tf.read_handle(self._handle(), self.dtype, self.shape)
+        return read_handle(self._handle(), self.dtype, self.shape)
 
     def write(self, edit: Edit) -> tf.Operation:
         """Assigns the variable of the worker here, or only the entries named."""
@@ -202,3 +203,30 @@ def write_handle(handle: tf.Tensor, edit: Edit) -> tf.Operation:
     if edit.index is None:
         return tf.raw_ops.AssignVariableOp(resource=handle, value=edit.value)
     return tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=edit.index, updates=edit.value)
+
+
+def read_handle(handle: tf.Tensor, dtype: tf.DType, shape) -> tf.Tensor:
+    """The value of the variable behind `handle`."""
+    value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
+    value.set_shape(shape)
+    return value
+
+
+_ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"  # TensorFlow's name for resources that live as long as a handle
+
+
+@functools.cache
+def _vector_maker(dtype: tf.DType):
+    return tf.function(
+        lambda: tf.raw_ops.VarHandleOp(dtype=dtype, shape=tf.TensorShape(None), shared_name=_ANONYMOUS),
+        autograph=False,
+    ).get_concrete_function()
+
+
+def new_vector_handle(dtype: tf.DType) -> tf.Tensor:
+    """Handle of a new variable for vectors of any length, on the device this is called under.
+
+    Made by a function, because a remote handle that TensorFlow knows the shape of must know all of it: a shape known
+    in part aborts the server, and an unknown one is taken for a scalar.
+    """
+    return _vector_maker(dtype)()

@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import numpy as np
 import tensorflow as tf
 
+from slimdp_tf.distribute.reports import Report, parse_report
 from slimdp_tf.distribute.shared import Shared
 from slimdp_tf.distribute.slots import ABSENT
 from slimdp_tf.distribute.step import Step
 from slimdp_tf.distribute.sync import ChiefCache, Role
-
-
-@dataclasses.dataclass
-class Report:
-    """What one worker reported of a round.
-
-    Attributes:
-        seconds: f64[3], pull, compute and push.
-        steps: local steps done.
-        bytes: f64[blocks of all that is shared, 4], values pushed, keys pushed, values pulled, keys pulled.
-        matches: f64[2], signatures that matched and that did not.
-        explored: entries pushed beyond the core.
-        sums: f64[entries of all metrics], what the metrics hold on this worker.
-        outputs: the step's outputs.
-    """
-
-    seconds: np.ndarray
-    steps: int
-    bytes: np.ndarray
-    matches: np.ndarray
-    explored: float
-    sums: np.ndarray
-    outputs: list[np.ndarray]
 
 
 class RoundFunctions:
@@ -75,10 +50,7 @@ class RoundFunctions:
 
     def parse(self, outputs: list[tf.Tensor]) -> Report:
         """What a worker's function returned, fetched to the chief."""
-        report, *others = [output.numpy() for output in outputs]
-        blocks = sum(len(shared.blocks) for shared in self.cache.shared.values())
-        counts, rest = report[4 : 4 + 4 * blocks].reshape(blocks, 4), report[4 + 4 * blocks :]
-        return Report(report[:3], int(report[3]), counts, rest[:2], float(rest[2]), rest[3:], others)
+        return parse_report(outputs, sum(len(shared.blocks) for shared in self.cache.shared.values()))
 
     def _work(self, local_steps, pull, push, handles, arguments, steps, number, worker):
         shared = list(self.cache.shared.values())

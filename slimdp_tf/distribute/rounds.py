@@ -16,13 +16,14 @@ import tensorflow as tf
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import GONE, ClusterError, Servers
 from slimdp_tf.distribute.local_variable import LocalVariable
-from slimdp_tf.distribute.round_functions import Report, RoundFunctions
+from slimdp_tf.distribute.reports import Report, make_record, sum_traffic
+from slimdp_tf.distribute.round_functions import RoundFunctions
 from slimdp_tf.distribute.shared import Shared
 from slimdp_tf.distribute.slots import ABSENT, MERGED, NOT_FINITE
 from slimdp_tf.distribute.step import Step
 from slimdp_tf.distribute.sync import ChiefCache, Role, role_of
 from slimdp_tf.distribute.workers import Workers
-from slimdp_tf.measure.record import RoundRecord, Traffic
+from slimdp_tf.measure.record import RoundRecord
 from slimdp_tf.method import Method
 from slimdp_tf.methods import plump
 
@@ -225,36 +226,18 @@ class Rounds:
             raise refusal
 
     def _record(self, reports: list[Report], core: int, refused: int, started: float, worked: float) -> None:
-        ended = time.perf_counter()
-        pull, compute, push = np.mean([report.seconds for report in reports], 0)
-        matches = np.sum([report.matches for report in reports], 0)
-        record = RoundRecord(
+        widths = [len(shared.blocks) for shared in self.cache.shared.values()]
+        traffic = sum_traffic(reports, widths, len(self.servers.devices), self.cache.take_chief_bytes())
+        record = make_record(
+            reports,
             round=self.round,
             steps=self.steps,
-            steps_in_round=max(report.steps for report in reports),
-            workers=sum(report.steps > 0 for report in reports),
-            round_s=ended - started,
-            compute_s=float(compute),
-            exchange_s=float(pull + push) + ended - worked,
-            wait_s=max(0.0, worked - started - float(pull + compute + push)),
-            traffic=self._traffic(np.sum([report.bytes for report in reports], 0)),
+            started=started,
+            worked=worked,
+            traffic=traffic,
             core_entries=core,
-            explorer_entries=float(np.mean([report.explored for report in reports])),
-            cache_hits=int(matches[0]),
-            cache_misses=int(matches[1]),
             refused=refused,
         )
         self.records.append(record)
         for listener in self.listeners:
             listener(record)
-
-    def _traffic(self, by_block: np.ndarray) -> Traffic:
-        """Bytes of a round from the workers' counts, f64[blocks of all that is shared, 4]."""
-        ps, start = np.zeros(len(self.servers.devices), np.int64), 0
-        for shared in self.cache.shared.values():
-            count = len(shared.blocks)
-            ps[:count] += by_block[start : start + count].sum(1).astype(np.int64)
-            start += count
-        push, push_keys, pull, pull_keys = (int(total) for total in by_block.sum(0))
-        chief, self.cache.chief_bytes = self.cache.chief_bytes, 0
-        return Traffic(push, pull, push_keys + pull_keys, chief, tuple(int(b) for b in ps))

@@ -35,6 +35,7 @@ class Arrays:
     def __init__(self, arrays, batch_size: int, shuffle: bool | str, seed: int):
         self.arrays, self.batch_size, self.shuffle, self.seed = arrays, batch_size, shuffle, seed
         self.rows = len(tf.nest.flatten(arrays)[0])
+        self.example_rows = min(batch_size, self.rows)
         self.element_spec = tf.nest.map_structure(lambda a: tf.TensorSpec((None, *a.shape[1:]), a.dtype), arrays)
         self._parts: dict[int, list[tf.Tensor]] = {}
         self._build: dict[int, object] = {}
@@ -86,7 +87,7 @@ class Graphs:
 
     def __init__(self, dataset: tf.data.Dataset, seed: int):
         self.dataset, self.seed = dataset, seed
-        self.element_spec = dataset.element_spec
+        self.element_spec, self.example_rows = dataset.element_spec, 1
         self._cardinality = int(dataset.cardinality())
         self._variants: dict[int, tf.Tensor] = {}
         self._graphs: list[bytes] = []
@@ -143,7 +144,7 @@ class Function:
     """A function that makes a worker's dataset from its tf.distribute.InputContext."""
 
     def __init__(self, dataset_fn: Callable[[tf.distribute.InputContext], tf.data.Dataset]):
-        self.dataset_fn = dataset_fn
+        self.dataset_fn, self.example_rows = dataset_fn, 1
         self._traces: list = []
         self._variants: dict[int, tf.Tensor] = {}
 

@@ -88,6 +88,11 @@ class ChiefCache:
         for variable in self.of_role(Role.WEIGHT, Role.AVERAGE, Role.FIRST, Role.OWN):
             variable.is_stale = True
 
+    def take_chief_bytes(self) -> int:
+        """Bytes moved to and from the chief since the last time this was asked."""
+        taken, self.chief_bytes = self.chief_bytes, 0
+        return taken
+
     def absorb(self, variables: list[LocalVariable], values: np.ndarray) -> None:
         """Sets the chief's copies of metrics to `values`, f64[entries of all]: the sums the workers reported."""
         start = 0

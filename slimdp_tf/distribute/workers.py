@@ -124,7 +124,8 @@ class Workers:
                     continue
                 if _tf.is_alive(device):  # waits for a worker that hangs
                     break
-                _tf.update_cluster()
+                lost = {_tf.address_of(self.devices[w]) for w in range(len(self)) if w not in self.live}
+                _tf.update_cluster(frozenset(a for a in lost if not answers(a)))
             except tf.errors.OpError:
                 continue
         if self.is_closed:

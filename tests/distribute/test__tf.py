@@ -124,7 +124,7 @@ def test_variables_that_are_the_same_wherever_a_function_is_called():
 
 
 def test_vectors_of_any_length():
-    handle = _tf.new_vector_handle(tf.int32)
+    handle = local_variable.new_vector_handle(tf.int32)
     for length in (0, 3, 1):
         tf.raw_ops.AssignVariableOp(resource=handle, value=tf.range(length))
         assert _tf.read_handle(handle, tf.int32, [None]).shape == [length]

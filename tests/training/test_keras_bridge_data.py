@@ -101,6 +101,33 @@ def test_a_dataset_that_goes_through_every_row_on_the_worker(two_steps):
     for by_worker, _ in watching.found:
         assert np.sum(by_worker, 0).tolist() == [1] * 24
         assert np.sum(by_worker, 1).tolist() == [12, 12]
+    (_, first), (_, second) = watching.found
+    assert not np.array_equal(first, second)  # shuffled anew, in the same way on both
+
+
+def test_a_dataset_of_file_names(two_steps, tmp_path):
+    x, y = make_ids(12)
+    for row in range(12):
+        (tmp_path / f"{row}.bin").write_bytes(x[row].tobytes() + y[row].tobytes())
+
+    def read(name):
+        values = tf.io.decode_raw(tf.io.read_file(name), tf.float32)
+        return values[:4], values[4:6]
+
+    names = tf.data.Dataset.from_tensor_slices([str(tmp_path / f"{row}.bin") for row in range(12)])
+    model, _, watching = watch(two_steps, 12)
+    model.fit(names.map(read).batch(2), callbacks=[watching], verbose=0)
+    assert watching.found[0][0] == [rows_of(0, 12), rows_of(1, 12)]
+
+
+def test_a_tensor_that_a_dataset_also_uses_whole_is_not_cut(two_steps):
+    x, y = make_ids(12)
+    table, order = tf.constant(y), tf.range(12)
+    dataset = tf.data.Dataset.from_tensor_slices(order).map(lambda i: (tf.ones([4]), tf.gather(table, order[i])))
+    model, _, watching = watch(two_steps, 12)
+    model.fit(dataset.cache().batch(2), epochs=2, callbacks=[watching], verbose=0)
+    for by_worker, _ in watching.found:
+        assert np.sum(by_worker, 0).tolist() == [1] * 12
 
 
 def test_a_repeated_dataset_goes_on_through_the_epochs(two_steps):

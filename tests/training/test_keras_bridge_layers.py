@@ -65,6 +65,18 @@ def test_recurrent_layers(one_step):
     check_is_joined_batch(one_step, make, x, y)
 
 
+def test_a_stateful_layer_is_built_for_the_batch_size(two_steps):
+    x, y = make_data(32)
+
+    def make():
+        inputs = keras.Input(batch_shape=(4, 2, 2))
+        return keras.Model(inputs, keras.layers.Dense(2)(keras.layers.LSTM(3, stateful=True)(inputs)))
+
+    model = compile_linear(two_steps, model=make)
+    model.fit(x.reshape(32, 2, 2), y, batch_size=4, verbose=0)
+    assert int(model.optimizer.iterations) == 4
+
+
 def test_batch_normalization_is_the_mean_over_workers(two_steps):
     x, y = make_data(2 * 4 * 4)
     normalize = keras.layers.BatchNormalization

@@ -1,0 +1,89 @@
+"""What the workers report of a round, and the record that is made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from slimdp_tf.measure.record import RoundRecord, Traffic
+
+
+@dataclasses.dataclass
+class Report:
+    """What one worker reported of a round.
+
+    Attributes:
+        seconds: f64[3], pull, compute and push.
+        steps: local steps done.
+        bytes: f64[blocks of all that is shared, 4], values pushed, keys pushed, values pulled, keys pulled.
+        matches: f64[2], signatures that matched and that did not.
+        explored: entries pushed beyond the core.
+        sums: f64[entries of all metrics], what the metrics hold on this worker.
+        outputs: the step's outputs.
+    """
+
+    seconds: np.ndarray
+    steps: int
+    bytes: np.ndarray
+    matches: np.ndarray
+    explored: float
+    sums: np.ndarray
+    outputs: list[np.ndarray]
+
+
+def parse_report(outputs: list[tf.Tensor], blocks: int) -> Report:
+    """What a worker's function returned: one vector of numbers, and the step's outputs.
+
+    Args:
+        outputs: [f64 vector, *outputs].
+        blocks: how many blocks the vector has counts for.
+    """
+    numbers, *others = [output.numpy() for output in outputs]
+    counts, rest = numbers[4 : 4 + 4 * blocks].reshape(blocks, 4), numbers[4 + 4 * blocks :]
+    return Report(numbers[:3], int(numbers[3]), counts, rest[:2], float(rest[2]), rest[3:], others)
+
+
+def make_record(reports: list[Report], started: float, worked: float, **known) -> RoundRecord:
+    """The record of a round that ends now.
+
+    Args:
+        reports: of the workers that took part.
+        started, worked: seconds on the chief's clock, at the round's start and when the workers had ended.
+        known: the fields that reports say nothing of.
+    """
+    ended = time.perf_counter()
+    pull, compute, push = np.mean([report.seconds for report in reports], 0)
+    hits, misses = np.sum([report.matches for report in reports], 0)
+    return RoundRecord(
+        steps_in_round=max(report.steps for report in reports),
+        workers=sum(report.steps > 0 for report in reports),
+        round_s=ended - started,
+        compute_s=float(compute),
+        exchange_s=float(pull + push) + ended - worked,
+        wait_s=max(0.0, worked - started - float(pull + compute + push)),
+        explorer_entries=float(np.mean([report.explored for report in reports])),
+        cache_hits=int(hits),
+        cache_misses=int(misses),
+        **known,
+    )
+
+
+def sum_traffic(reports: list[Report], widths: list[int], servers: int, chief_bytes: int) -> Traffic:
+    """Bytes of a round, over all workers.
+
+    Args:
+        reports: of the workers that took part.
+        widths: for everything that is shared, how many blocks it has; block j lives on server j.
+        servers: how many servers there are.
+        chief_bytes: what the chief moved since the last round.
+    """
+    by_block = np.sum([report.bytes for report in reports], 0).astype(np.int64)
+    ps, start = np.zeros(servers, np.int64), 0
+    for width in widths:
+        ps[:width] += by_block[start : start + width].sum(1)
+        start += width
+    push, push_keys, pull, pull_keys = (int(total) for total in by_block.sum(0))
+    return Traffic(push, pull, push_keys + pull_keys, chief_bytes, tuple(int(count) for count in ps))

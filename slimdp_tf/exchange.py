@@ -113,9 +113,7 @@ class Exchange:
             state.update({"shadow." + name: t for name, t in self.method.down.memory.init(value).items()})
         return state
 
-    def receive(
-        self, block: int, payload: Payload, agreed: State, draw: tf.Tensor, whole: bool
-    ) -> Entries:
+    def receive(self, block: int, payload: Payload, agreed: State, draw: tf.Tensor, whole: bool) -> Entries:
         """A worker's payload -> its update as the server decodes it."""
         up = self.method.up
         parts = up.parts_of(payload, agreed, self._seed(draw, block, _UP))

@@ -127,8 +127,8 @@ class Literal:
 
 
 class Carrying(Literal):
-    """With three changes: an update counts from when its entry was last sent, the mean is over the contributors, and the
-    gradient outside the core is the update per round waited, (1 - beta) / (alpha - beta) rounds but at most q."""
+    """With three changes: an update counts from when its entry was last sent, the mean is over the contributors, and
+    the gradient outside the core is the update per round waited, (1 - beta) / (alpha - beta) rounds but at most q."""
 
     alpha = 0.3
 

@@ -124,7 +124,13 @@ def test_keras_is_imported_in_training_only(file):
     if file == "slimdp_tf/__init__.py":
         functions = [node for node in ast.walk(sources.parse(file)) if isinstance(node, ast.FunctionDef)]
         lines -= {line for node in functions for line in range(node.lineno, node.end_lineno + 1)}
-    refuse(file, [(line, "keras belongs in slimdp_tf/training, slimdp_tf/cli and slimdp_tf/bench/contenders") for line in sorted(lines)])
+    refuse(
+        file,
+        [
+            (line, "keras belongs in slimdp_tf/training, slimdp_tf/cli and slimdp_tf/bench/contenders")
+            for line in sorted(lines)
+        ],
+    )
 
 
 @for_each([*PRODUCT, *CONFIGS])

@@ -90,7 +90,9 @@ def _set_cluster(spec: dict[str, list[str]], missing: frozenset[str] = frozenset
     server = type(context.get_server_def())()
     server.CopyFrom(context.get_server_def())
     there = {job: {i: a for i, a in enumerate(tasks) if a not in missing} for job, tasks in spec.items()}
-    server.cluster.CopyFrom(tf.train.ClusterSpec({job: tasks for job, tasks in there.items() if tasks}).as_cluster_def())
+    server.cluster.CopyFrom(
+        tf.train.ClusterSpec({job: tasks for job, tasks in there.items() if tasks}).as_cluster_def()
+    )
     server.cluster_device_filters.CopyFrom(_filters(spec)._as_cluster_device_filters())
     with _cluster_lock:
         context.context().update_server_def(server)
@@ -187,7 +189,7 @@ def capture_handle(closure, example: tf.Tensor | None, key) -> tf.Tensor:
             handle_data_util.set_handle_data(handle, example._handle_data)
         found = graph.function_captures.by_ref_external[key]
 
-        def find():  # TensorFlow's own would capture it in the branch where this function is called: nothing feeds it there
+        def find():  # TensorFlow's own would capture it in the branch where this function is called, fed by nothing
             return found() if is_eager() else [capture_handle(closure, example, key)]
 
         find.output_spec = found.output_spec

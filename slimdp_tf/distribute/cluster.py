@@ -170,7 +170,9 @@ class LocalCluster(PartialCluster):
                 if ended is not None or time.monotonic() > give_up:
                     what = f"ended with code {ended}" if ended is not None else f"no answer within {self.timeout_s:g} s"
                     tail = "\n".join(self._log(job, index).read_text(errors="replace").splitlines()[-8:])
-                    raise ClusterError(f"{job} {index} of the local cluster did not start: {what}. Its log ends:\n{tail}")
+                    raise ClusterError(
+                        f"{job} {index} of the local cluster did not start: {what}. Its log ends:\n{tail}"
+                    )
                 time.sleep(0.05)
 
 

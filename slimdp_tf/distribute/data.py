@@ -45,7 +45,9 @@ class ShardedDataset(_tf.DistributedDatasetBase):
         specs = tf.nest.flatten(self.element_spec)
         if all(isinstance(s, tf.TensorSpec) and s.shape.rank and s.shape[1:].is_fully_defined() for s in specs):
             rows = self.source.example_rows
-            return tf.nest.map_structure(lambda s: tf.zeros([s.shape[0] or rows, *s.shape[1:]], s.dtype), self.element_spec)
+            shapes = [[s.shape[0] or rows, *s.shape[1:]] for s in specs]
+            zeros = [tf.zeros(shape, s.dtype) for shape, s in zip(shapes, specs)]
+            return tf.nest.pack_sequence_as(self.element_spec, zeros)
         first = min(self.workers.live)
         take = tf.function(lambda handle: _tf.iterator_behind(handle, self.element_spec).get_next(), autograph=False)
         traced = take.get_concrete_function(tf.TensorSpec([], tf.resource))
@@ -114,8 +116,8 @@ class NextBatch:
         """Notes that the workers take it now: another use would be another batch."""
         if self.is_taken:
             raise ValueError(
-                "This batch was taken by an earlier strategy.run: it stands for the next batch of each worker, so it can "
-                "be used once. Call next(iterator) for every run, or do both steps in one function."
+                "This batch was taken by an earlier strategy.run: it stands for the next batch of each worker, so it "
+                "can be used once. Call next(iterator) for every run, or do both steps in one function."
             )
         self.is_taken = True
 

@@ -20,8 +20,8 @@ def refuse_python(definition: tf.compat.v1.GraphDef) -> None:
     nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
     if any(node.op in _PYTHON for node in nodes):
         raise ValueError(
-            "Python code (Dataset.from_generator, tf.py_function, tf.numpy_function) is part of this dataset. The workers "
-            "run TensorFlow graphs only: write it with TensorFlow operations, or write its data to files first."
+            "Python code (Dataset.from_generator, tf.py_function, tf.numpy_function) is part of this dataset. The "
+            "workers run TensorFlow graphs only: write it with TensorFlow operations, or write its data to files first."
         )
 
 
@@ -57,7 +57,9 @@ def shard_graph(graph: bytes, workers: int, seed: int) -> tuple[list[bytes], boo
     parts = []
     for worker in range(workers):
         for name, array in rows.items():
-            nodes[name].attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.ascontiguousarray(array[worker::workers])))
+            nodes[name].attr["value"].tensor.CopyFrom(
+                tf.make_tensor_proto(np.ascontiguousarray(array[worker::workers]))
+            )
         parts.append(definition.SerializeToString())
     return parts, True
 

@@ -60,8 +60,8 @@ class Extended(_tf.ExtendedBase):
         strangers = sorted({name for graph in graphs for name in _tf.fixed_variables(graph)})
         if strangers:
             raise ValueError(
-                f"The training step uses variables that were not made under strategy.scope(): {', '.join(strangers)}. Make "
-                "the model, its metrics, its optimizer and its random generators inside `with strategy.scope():`."
+                f"The training step uses variables that were not made under strategy.scope(): {', '.join(strangers)}. "
+                "Make the model, its metrics, its optimizer and its random generators inside `with strategy.scope():`."
             )
         keys = {key for graph in graphs for key in _tf.call_time_keys(graph)}
         return [v for v in self._variables.values() if v.key in keys]

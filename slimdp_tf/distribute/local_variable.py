@@ -183,9 +183,7 @@ class Shelf:
         self._example = None if isinstance(variables[0], Vector) else variables[0].handle
 
     def _handle(self) -> tf.Tensor:
-        return _tf.capture_handle(
-            lambda: self.variables[worker_here() or 0].handle, self._example, ("shelf", id(self))
-        )
+        return _tf.capture_handle(lambda: self.variables[worker_here() or 0].handle, self._example, ("shelf", id(self)))
 
     def read(self) -> tf.Tensor:
         """The value of the worker here."""

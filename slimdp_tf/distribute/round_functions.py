@@ -5,10 +5,11 @@ from __future__ import annotations
 import tensorflow as tf
 
 from slimdp_tf.distribute.reports import Report, parse_report
+from slimdp_tf.distribute.roles import Role
 from slimdp_tf.distribute.shared import Shared
 from slimdp_tf.distribute.slots import ABSENT
 from slimdp_tf.distribute.step import Step
-from slimdp_tf.distribute.sync import ChiefCache, Role
+from slimdp_tf.distribute.sync import ChiefCache
 
 
 class RoundFunctions:

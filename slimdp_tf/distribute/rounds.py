@@ -1,7 +1,7 @@
 """The round: every live worker runs one function, then one merge folds what they stored.
 
-    worker: adopt what was merged last -> p local steps -> push into its slots
-    servers: inspect, fold, make the answers ready, choose a new core when it is due
+worker: adopt what was merged last -> p local steps -> push into its slots
+servers: inspect, fold, make the answers ready, choose a new core when it is due
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import GONE, ClusterError, Servers
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.reports import Report, make_record, sum_traffic
+from slimdp_tf.distribute.roles import Role, role_of
 from slimdp_tf.distribute.round_functions import RoundFunctions
 from slimdp_tf.distribute.shared import Shared
 from slimdp_tf.distribute.slots import ABSENT, MERGED, NOT_FINITE
 from slimdp_tf.distribute.step import Step
-from slimdp_tf.distribute.sync import ChiefCache, Role, role_of
+from slimdp_tf.distribute.sync import ChiefCache
 from slimdp_tf.distribute.workers import Workers
 from slimdp_tf.measure.record import RoundRecord
 from slimdp_tf.method import Method
@@ -131,7 +132,9 @@ class Rounds:
 
     # -- running --------------------------------------------------------------------------------------------------
 
-    def run(self, step: Step, handles: Callable[[int], list], arguments: list, steps: int, is_exchanging: bool) -> list[Report]:
+    def run(
+        self, step: Step, handles: Callable[[int], list], arguments: list, steps: int, is_exchanging: bool
+    ) -> list[Report]:
         """One round: local steps on every live worker, and the exchange if `is_exchanging`.
 
         Args:
@@ -152,9 +155,7 @@ class Rounds:
         is_whole = is_exchanging and self.method.pushes_whole(self.round)
         push = "whole" if is_whole else "chosen" if is_exchanging else None
         pulls = {worker: self._pull_of(worker) for worker in self.workers.live}
-        functions = {
-            pull: self._functions.worker(step, self._traces[step], pull, push) for pull in set(pulls.values())
-        }
+        functions = {pull: self._functions.worker(step, self._traces[step], pull, push) for pull in set(pulls.values())}
         number = tf.constant(self.round, tf.int32)
 
         def work(worker: int) -> Report | None:

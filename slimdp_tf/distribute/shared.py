@@ -18,6 +18,7 @@ from slimdp_tf.exchange import Exchange, payload_bytes
 from slimdp_tf.method import Method
 from slimdp_tf.types import Edits, Payload, State
 
+
 class Shared:
     """A method on a list of variables.
 
@@ -35,7 +36,9 @@ class Shared:
         self.devices, self.workers = devices[: len(self.layout.sizes)], workers
         templates = _templates(self.exchange)
         self.blocks = [Block(self.exchange, j, d, len(workers), templates[j]) for j, d in enumerate(self.devices)]
-        self._worker_variables: list[list[dict[str, tf.Variable]]] = [[{} for _ in range(len(workers))] for _ in self.blocks]
+        self._worker_variables: list[list[dict[str, tf.Variable]]] = [
+            [{} for _ in range(len(workers))] for _ in self.blocks
+        ]
         self._shelves: list[dict[str, Shelf]] = []
         workers.furnish(self._furnish)
         self._shelves = [
@@ -73,7 +76,9 @@ class Shared:
         keys, matches = self._renew_keys()
         return tf.stack(counts) + keys, matches
 
-    def push(self, round_number: tf.Tensor, worker: tf.Tensor, whole: bool, note: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def push(
+        self, round_number: tf.Tensor, worker: tf.Tensor, whole: bool, note: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Stores the update of the worker here in its slots.
 
         Returns:
@@ -215,4 +220,3 @@ def _templates(exchange: Exchange) -> list[tuple[Payload, Payload]]:
         return found
 
     return tf.function(trace, autograph=False).get_concrete_function().structured_outputs
-

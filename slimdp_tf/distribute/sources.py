@@ -3,7 +3,7 @@
 | what `fit` gets | what a worker gets | where its part is cut |
 |---|---|---|
 | arrays | rows k, k + K, k + 2K, ... | on the chief, before sending |
-| a tf.data pipeline over in-memory tensors | the same rows of the tensors, the pipeline over them | in the pipeline's graph, before sending |
+| a tf.data pipeline over tensors in memory | the same rows, the pipeline over them | in its graph, before sending |
 | any other tf.data pipeline | the pipeline, of whose elements every K-th | on the worker |
 | a function of an InputContext | what the function makes for this worker | by the function |
 
@@ -102,10 +102,14 @@ class Graphs:
     def prepare(self, workers: int) -> None:
         try:
             graph = _tf.dataset_to_graph(self.dataset)
-        except (tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
+        except (
+            tf.errors.FailedPreconditionError,
+            tf.errors.InvalidArgumentError,
+            tf.errors.UnimplementedError,
+        ) as error:
             raise ValueError(
-                "This dataset cannot be sent to the workers: it holds something that lives in this process only, such as "
-                "a table or a variable that is older than the strategy. Make the strategy first, or give a function of "
+                "This dataset cannot be sent to the workers: it holds something that lives in this process only, such "
+                "as a table or a variable that is older than the strategy. Make the strategy first, or give a function of "
                 f"an InputContext to strategy.distribute_datasets_from_function. {error}"
             ) from error
         refuse_python(tf.compat.v1.GraphDef.FromString(graph))

@@ -50,7 +50,9 @@ def resolve(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> tuple[S
         )
     raw = {job: [a for _, a in sorted(_indexed(tasks))] for job, tasks in cluster_spec.as_dict().items()}
     if resolver.task_type == "evaluator":
-        raise ValueError("This task is an evaluator; model.evaluate runs on the chief. Start chief, workers and ps only.")
+        raise ValueError(
+            "This task is an evaluator; model.evaluate runs on the chief. Start chief, workers and ps only."
+        )
     return check_spec(raw), resolver.task_type or "chief", int(resolver.task_id or 0)
 
 

@@ -69,7 +69,7 @@ class SlimDPStrategy(_tf.StrategyBase):
         call_within(
             lambda: _tf.connect(spec, resolver.rpc_layer or "grpc"),
             timeout_s,
-            f"The tasks accept connections, but TensorFlow could not connect to all of them within {timeout_s:g} s: {spec}",
+            f"The tasks accept connections, but TensorFlow did not connect to all within {timeout_s:g} s: {spec}",
         )
         self._cluster_resolver, self._cluster_coordinator = resolver, None
         self._is_parameter_server_strategy_v2, self._canonicalize_devices = True, False
@@ -161,7 +161,9 @@ class SlimDPStrategy(_tf.StrategyBase):
         if self._is_on_chief:
             return self.extended.call_for_each_replica(fn, args, kwargs)
         if not _tf.is_eager():
-            raise RuntimeError("Call strategy.run from Python, not inside a tf.function: the step is compiled by itself.")
+            raise RuntimeError(
+                "Call strategy.run from Python, not inside a tf.function: the step is compiled by itself."
+            )
         flat = tf.nest.flatten((args, kwargs or {}), expand_composites=False)
         batches = [a for a in flat if isinstance(a, NextBatch)]
         tensors = [tf.convert_to_tensor(a) for a in flat if not isinstance(a, NextBatch)]

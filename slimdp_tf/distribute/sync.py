@@ -1,18 +1,7 @@
-"""Who owns a variable's value, and how the chief's copies are kept in step with the owners.
-
-| role | which variables | the global value | after an assignment on the chief |
-|---|---|---|---|
-| WEIGHT | trainable | the servers' block | the servers' block is set, every worker pulls everything |
-| AVERAGE | written by training, float, of the model (BatchNorm's averages) | the servers' mean | the same |
-| SUM | metrics (aggregation SUM) | sum over workers | the first worker gets it, the others zero |
-| FIRST | aggregation ONLY_FIRST_REPLICA, written (`iterations`) | the first live worker's | every worker gets it |
-| OWN | optimizer slots, random states, everything else that training writes | mean over workers, the first live worker's if not float | every worker gets it, random states shifted by the worker's number |
-| FIXED | never written by training (learning rate, frozen weights) | the chief's | every worker gets it |
-"""
+"""How the chief's copies of variables are kept in step with the owners of their values (`roles.Role`)."""
 
 from __future__ import annotations
 
-import enum
 import functools
 import math
 
@@ -21,34 +10,11 @@ import tensorflow as tf
 
 from slimdp_tf.distribute.calls import Servers
 from slimdp_tf.distribute.local_variable import LocalVariable
+from slimdp_tf.distribute.roles import Role
 from slimdp_tf.distribute.shared import Shared
 from slimdp_tf.distribute.workers import Workers
 
 _STRIDE = 0x9E3779B1  # between the random states of two workers; odd, so all differ
-
-Role = enum.Enum("Role", "WEIGHT AVERAGE SUM FIRST OWN FIXED")
-
-
-def role_of(variable: LocalVariable, graph, is_weight: bool, is_private: bool) -> Role:
-    """The role of a variable in a training function.
-
-    Args:
-        variable: any variable made under the strategy's scope.
-        graph: the graph of the training function.
-        is_weight: whether it is one of the weights that are trained.
-        is_private: whether it is known to belong to a worker alone (an optimizer's variable).
-    """
-    if is_weight:
-        return Role.WEIGHT
-    if not variable.is_written_in(graph):
-        return Role.FIXED
-    if variable.aggregation == tf.VariableAggregation.SUM:
-        return Role.SUM
-    if variable.aggregation == tf.VariableAggregation.ONLY_FIRST_REPLICA:
-        return Role.FIRST
-    if variable.is_slot or is_private or not variable.dtype.is_floating:
-        return Role.OWN
-    return Role.AVERAGE
 
 
 class ChiefCache:
@@ -117,8 +83,8 @@ class ChiefCache:
         else:
             floats = [v for v in stale if v.dtype.is_floating and role is not Role.FIRST]
             others = [v for v in stale if not v.dtype.is_floating or role is Role.FIRST]
-            for read in self._read(others, sorted(self.workers.live)[:1]).values():
-                self._fill(others, read)
+            for worker, read in self._read(others, sorted(self.workers.live)[:1]).items():
+                self._fill(others, read, worker)
             read = list(self._read(floats, sorted(self.workers.live)).values())
             if read:  # what nobody holds any more stays as it was
                 self._fill(floats, [np.mean([r[d].astype(np.float64) for r in read], 0) for d in range(len(read[0]))])
@@ -143,12 +109,16 @@ class ChiefCache:
         self.chief_bytes += sum(array.nbytes for arrays in read.values() for array in arrays)
         return read
 
-    def _fill(self, variables: list[LocalVariable], values: list[np.ndarray]) -> None:
+    def _fill(self, variables: list[LocalVariable], values: list[np.ndarray], worker: int = 0) -> None:
+        """Sets the chief's copies to flat values by dtype, which were read from `worker` or are means."""
         for group, flat in zip(_by_dtype(variables), values):
             start = 0
             for v in group:
                 size = math.prod(v.shape.as_list())
-                v.assign_cache(tf.constant(flat[start : start + size].reshape(v.shape.as_list()), v.dtype))
+                value = flat[start : start + size].reshape(v.shape.as_list())
+                if self._is_random_state(v):
+                    value = value - np.array(_shift(worker)).astype(value.dtype)
+                v.assign_cache(tf.constant(value, v.dtype))
                 start += size
 
     # -- chief -> owners ------------------------------------------------------------------------------------------
@@ -232,9 +202,16 @@ class ChiefCache:
         role = self.roles[id(variable)]
         if role is Role.SUM:
             return tf.where(is_first, value, tf.zeros_like(value))
-        if role is Role.OWN and variable.dtype.is_integer and variable.shape == [2]:  # a random state (seed, counter)
-            return value + tf.cast(tf.stack([worker * _STRIDE % 2**31, 0]), variable.dtype)
-        return value
+        return value + tf.cast(tf.stack(_shift(worker)), variable.dtype) if self._is_random_state(variable) else value
+
+    def _is_random_state(self, variable: LocalVariable) -> bool:
+        """Whether it is (seed, counter), of which every worker has another seed."""
+        return self.roles[id(variable)] is Role.OWN and variable.dtype.is_integer and variable.shape == [2]
+
+
+def _shift(worker):
+    """How far the random state of a worker is from the chief's."""
+    return [worker * _STRIDE % 2**31, 0]
 
 
 def _is_zero(variable: LocalVariable) -> bool:

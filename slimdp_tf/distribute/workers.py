@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable
 
 import tensorflow as tf
@@ -32,7 +34,7 @@ class Workers:
         self.deadline_s, self.cluster_deadline_s = deadline_s, cluster_deadline_s
         self.live: set[int] = set(range(len(devices)))
         self.is_closed = False
-        self._furnishings: list[Callable[[int], None]] = []
+        self._furnishings: list[Callable[[], Callable[[int], None] | None]] = []
         self._returned: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._lost_errors: dict[int, BaseException] = {}
         self._threads = [self._start(worker) for worker in range(len(devices))]
@@ -54,15 +56,15 @@ class Workers:
         """Runs `make(worker)` for every worker, now and again each time a worker comes back empty.
 
         Args:
-            make: puts what the worker needs (variables, data) on the device it is called under.
+            make: puts what the worker needs (variables, data) on the device it is called under. A method counts for as
+                long as its object lives: data that nobody uses any more goes, here and on the workers.
         """
-        self._furnishings.append(make)
+        self._furnishings.append(weakref.WeakMethod(make) if inspect.ismethod(make) else lambda: make)
         self.call(make)
 
     def forget(self, make: Callable[[int], None]) -> None:
         """Takes back a `furnish`."""
-        if make in self._furnishings:
-            self._furnishings.remove(make)
+        self._furnishings = [held for held in self._furnishings if held() not in (None, make)]
 
     def call(self, function: Callable[[int], object], workers: Iterable[int] | None = None) -> dict[int, object]:
         """Runs `function(worker)` once for each live worker, at the same time, and waits for all.
@@ -102,8 +104,9 @@ class Workers:
         while not self._returned.empty():
             worker = self._returned.get()
             self.live.add(worker)
-            for make in self._furnishings:
-                self.call(make, [worker])
+            for make in [held() for held in self._furnishings]:
+                if make is not None:
+                    self.call(make, [worker])
             if worker in self.live:
                 returned.append(worker)
         return returned
@@ -139,6 +142,7 @@ class Workers:
         while self._returned.empty():
             if time.monotonic() > give_up:
                 lost = "; ".join(f"{self.names[w]}: {brief(e)}" for w, e in sorted(self._lost_errors.items()))
-                raise ClusterError(f"No worker answers, and none came back within {self.cluster_deadline_s:g} s. {lost}")
+                raise ClusterError(
+                    f"No worker answers, and none came back within {self.cluster_deadline_s:g} s. {lost}"
+                )
             time.sleep(0.1)
-

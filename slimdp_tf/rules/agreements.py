@@ -51,8 +51,10 @@ class SignificantCore:
         if not is_number(self.beta) or not 0.0 <= self.beta <= 1.0:
             raise ValueError(f"beta, the core's share, must be a number within [0, 1]. Received: {self.beta!r}")
         if isinstance(self.period, bool) or not isinstance(self.period, int) or self.period < 1:
-            raise ValueError(f"q, the rounds between two core selections, must be an integer of at least 1. "
-                             f"Received: {self.period!r}")
+            raise ValueError(
+                f"q, the rounds between two core selections, must be an integer of at least 1. "
+                f"Received: {self.period!r}"
+            )
         if self.c != "auto" and not (is_number(self.c) and self.c >= 0.0):
             raise ValueError(f"c, the weight of |g|, must be 'auto' or a number of at least 0. Received: {self.c!r}")
         if not is_number(self.waited) or self.waited < 1.0:
@@ -75,7 +77,7 @@ class SignificantCore:
         return _greatest(bits, wanted, on)
 
     def _per_round(self, size: tf.Tensor, core: tf.Tensor | None) -> tf.Tensor:
-        """|update| of a block -> what of it falls on one round; before there is a core, all updates are of one round."""
+        """|update| of a block -> what of it falls on one round; before there is a core, all of it does."""
         if core is None or self.waited == 1.0:
             return size
         share = tf.where(tf.size(core) > 0, tf.constant(1.0 / self.waited, tf.float32), 1.0)

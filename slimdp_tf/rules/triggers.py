@@ -17,5 +17,6 @@ class Every:
 
     def __post_init__(self):
         if isinstance(self.period, bool) or not isinstance(self.period, int) or self.period < 1:
-            raise ValueError(f"p, the mini-batches per round, must be an integer of at least 1. "
-                             f"Received: {self.period!r}")
+            raise ValueError(
+                f"p, the mini-batches per round, must be an integer of at least 1. Received: {self.period!r}"
+            )

@@ -1,6 +1,6 @@
 """One program for every host, as a user writes it; TF_CONFIG says which task this host has.
 
-    TF_CONFIG={...} python -m tests.distribute.host_program FOLDER
+TF_CONFIG={...} python -m tests.distribute.host_program FOLDER
 """
 
 import json

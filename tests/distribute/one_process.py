@@ -69,7 +69,9 @@ class Drill:
         settings = {"seed": 3, "on_nonfinite": "raise", **arguments}
         self.method, self.moves = method, tf.Variable(np.asarray(moves, np.float32))
         self.rounds = Rounds(make_workers(workers), make_servers(ps), method, **settings)
-        self.weights = [make_variable(v.astype("float32"), self.rounds.cache, name=f"w{i}") for i, v in enumerate(start)]
+        self.weights = [
+            make_variable(v.astype("float32"), self.rounds.cache, name=f"w{i}") for i, v in enumerate(start)
+        ]
         self.loss = make_variable(
             0.0, self.rounds.cache, name="loss", aggregation=tf.VariableAggregation.SUM, trainable=False
         )

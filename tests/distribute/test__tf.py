@@ -8,7 +8,7 @@ import importlib
 import pytest
 import tensorflow as tf
 
-from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute import _tf, local_variable
 from tests import sources
 
 FILE = "slimdp_tf/distribute/_tf.py"
@@ -113,11 +113,16 @@ def test_handles_are_found_when_a_function_is_called_in_branches_and_inner_funct
 
 
 def test_variables_that_are_the_same_wherever_a_function_is_called():
-    outside, table = tf.Variable(1.0, name="outside"), tf.lookup.experimental.DenseHashTable(tf.int64, tf.int64, 0, -1, -2)
+    outside, table = (
+        tf.Variable(1.0, name="outside"),
+        tf.lookup.experimental.DenseHashTable(tf.int64, tf.int64, 0, -1, -2),
+    )
 
     @tf.function(autograph=False)
     def step(x):
-        return tf.cond(x > 0, lambda: x * outside, lambda: x) + tf.cast(table.lookup(tf.constant([3], tf.int64))[0], tf.float32)
+        return tf.cond(x > 0, lambda: x * outside, lambda: x) + tf.cast(
+            table.lookup(tf.constant([3], tf.int64))[0], tf.float32
+        )
 
     graph = step.get_concrete_function(tf.TensorSpec(())).graph
     assert _tf.fixed_variables(graph) == ["outside:0"]

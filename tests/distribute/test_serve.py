@@ -38,5 +38,3 @@ def test_a_task_ends_when_the_chief_has_ended(monkeypatch):
     serve.serve(SPEC, "worker", 0, grace_s=1.2)
     assert codes == [0]
     assert next(seen, None) is None
-
-

@@ -42,7 +42,10 @@ class Bench:
     def push(self, worker: int, round_number: int, update, whole: bool = False, signature=None) -> None:
         """Stores an update, f32[6], of `worker` for a round."""
         agreed = dict(self.agreed, signature=self.agreed["signature"] if signature is None else signature)
-        state, draw = self.exchange.init_worker(tf.constant(update, tf.float32)), self.exchange.draw(round_number, worker)
+        state, draw = (
+            self.exchange.init_worker(tf.constant(update, tf.float32)),
+            self.exchange.draw(round_number, worker),
+        )
 
         def store():
             payload = self.exchange.push(0, state, tf.zeros([SIZE]), agreed, draw, whole)[0]

@@ -98,5 +98,3 @@ def test_waits_for_tasks_and_names_those_that_do_not_answer():
         assert 0.5 <= time.monotonic() - started < 3.0
         given["worker"].pop()
         spec.await_tasks(given, 0.5)
-
-

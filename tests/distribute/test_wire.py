@@ -15,7 +15,7 @@ import pytest
 
 from tests import sources
 from tests.distribute.namespaces import why_not
-from tests.distribute.wire_rounds import ALPHA, BETA, EMPTY, METHODS, PS, Q, WORKERS
+from tests.distribute.wire_rounds import ALPHA, BETA, EMPTY, METHODS, PS, WORKERS, Q
 
 pytestmark = pytest.mark.cluster
 
@@ -102,14 +102,18 @@ def test_workers_send_the_push_and_servers_the_pull(found, name):
 def test_explorer_keys_are_what_derived_keys_save(found):
     counted, crossed = _figures(found["slim"]["rounds"], ORDINARY)
     without, crossed_without = _figures(found["slim, derived"]["rounds"], ORDINARY)
-    assert crossed["worker>ps"] - crossed_without["worker>ps"] == pytest.approx(counted["keys"] - without["keys"], rel=WITHIN)
+    assert crossed["worker>ps"] - crossed_without["worker>ps"] == pytest.approx(
+        counted["keys"] - without["keys"], rel=WITHIN
+    )
     assert crossed["ps>worker"] == pytest.approx(crossed_without["ps>worker"], rel=1e-3)  # none of them in the pull
 
 
 @pytest.mark.parametrize("name", CHOOSING)
 def test_a_new_core_sends_its_keys_once(found, name):
     rows = found[name]["rounds"]
-    assert [rows[number]["misses"] for number in (*ORDINARY, WHOLE, RENEWED)] == [0] * (len(ORDINARY) + 1) + [WORKERS * PS]
+    assert [rows[number]["misses"] for number in (*ORDINARY, WHOLE, RENEWED)] == [0] * (len(ORDINARY) + 1) + [
+        WORKERS * PS
+    ]
     ordinary, crossed_ordinary = _figures(rows, ORDINARY)
     renewed, crossed = _figures(rows, [RENEWED])
     listed = renewed["keys"] - ordinary["keys"]

@@ -27,7 +27,7 @@ def alive(monkeypatch):
     """What `_tf.is_alive` says, which tests may set; a worker that is lost is asked again at once."""
     state = {"alive": True}
     monkeypatch.setattr(_tf, "is_alive", lambda device: state["alive"])
-    monkeypatch.setattr(_tf, "update_cluster", lambda: None)
+    monkeypatch.setattr(_tf, "update_cluster", lambda missing: None)
     monkeypatch.setattr(_tf, "address_of", lambda device: device)
     monkeypatch.setattr(slimdp_tf.distribute.workers, "answers", lambda address: True)
     monkeypatch.setattr(slimdp_tf.distribute.workers.time, "sleep", lambda seconds: threading.Event().wait(0.01))
@@ -140,7 +140,12 @@ class Device:
 
 def test_a_worker_trains_on_its_first_gpu_and_says_so(monkeypatch, caplog):
     prefix = "/job:worker/replica:0/task"
-    names = [f"{prefix}:0/device:GPU:1", f"{prefix}:0/device:GPU:0", f"{prefix}:2/device:GPU:0", "/job:ps/task:1/device:GPU:0"]
+    names = [
+        f"{prefix}:0/device:GPU:1",
+        f"{prefix}:0/device:GPU:0",
+        f"{prefix}:2/device:GPU:0",
+        "/job:ps/task:1/device:GPU:0",
+    ]
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [Device(name) for name in names])
     monkeypatch.setattr(tf.get_logger(), "propagate", True)
     devices = _tf.worker_devices(3)

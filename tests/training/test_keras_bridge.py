@@ -45,7 +45,9 @@ def test_the_supported_versions_are_named_and_this_is_one_of_them():
 
 def test_everything_imported_from_keras_is_pinned_here():
     wanted = {name for _, name in sources.list_imports(FILE) if name.startswith("keras.")}
-    here = {name for _, name in sources.list_imports("tests/training/test_keras_bridge.py") if name.startswith("keras.")}
+    here = {
+        name for _, name in sources.list_imports("tests/training/test_keras_bridge.py") if name.startswith("keras.")
+    }
     assert wanted and wanted <= here
 
 
@@ -90,7 +92,9 @@ def test_only_fit_tells_the_epoch_iterator_of_class_weights():
         assert all(not call.args for call in calls)
         assert sum("class_weight" in names for names in keywords) == is_fit
         if is_fit:
-            assert {"x", "y", "sample_weight", "batch_size", "steps_per_epoch", "shuffle", "class_weight"} <= keywords[0]
+            assert {"x", "y", "sample_weight", "batch_size", "steps_per_epoch", "shuffle", "class_weight"} <= keywords[
+                0
+            ]
 
 
 def test_fit_asks_for_the_train_function_at_every_step_and_uses_its_iterator_so():

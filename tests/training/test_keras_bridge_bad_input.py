@@ -52,7 +52,7 @@ def test_a_part_made_outside_the_scope_is_refused(one_step, what):
         model.compile(optimizer if what == "optimizer" else "sgd", "mse", metrics=[metric] if what == "metric" else [])
     if what == "compile":
         model.compile("sgd", "mse")
-    with pytest.raises(ValueError, match=r"'[a-z0-9_/]+' was not made under strategy.scope\(\). Build the model, its metr"):
+    with pytest.raises(ValueError, match=r"'[a-z0-9_/]+' was not made under strategy.scope\(\). Build the model"):
         model.fit(x, y, verbose=0)
 
 
@@ -125,7 +125,7 @@ def generate():
 
 @pytest.mark.parametrize("make", [generate, Batches], ids=["generator", "PyDataset"])
 def test_python_code_that_makes_batches_is_refused(one_step, make):
-    with pytest.raises(ValueError, match="fit under SlimDPStrategy takes arrays, a tf.data.Dataset, or what .* Received: "):
+    with pytest.raises(ValueError, match="fit under SlimDPStrategy takes arrays, a tf.data.Dataset, or .* Received: "):
         compile_linear(one_step).fit(make(), verbose=0)
 
 
@@ -134,7 +134,7 @@ def test_a_dataset_that_calls_python_is_refused(one_step):
     generated = tf.data.Dataset.from_generator(generate, output_signature=spec)
     called = tf.data.Dataset.range(8).map(lambda i: tf.numpy_function(np.square, [i], tf.int64))
     for dataset in (generated, called):
-        with pytest.raises(ValueError, match="Python code .* is part of this dataset. The workers run TensorFlow graphs"):
+        with pytest.raises(ValueError, match="Python code .* is part of this dataset. The workers run TensorFlow"):
             compile_linear(one_step).fit(dataset, verbose=0)
     with pytest.raises(ValueError, match="Python code .* is part of this dataset"):
         one_step.distribute_datasets_from_function(

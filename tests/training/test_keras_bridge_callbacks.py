@@ -12,7 +12,15 @@ import tensorflow as tf
 
 from slimdp_tf import methods
 from tests.cluster import strategy
-from tests.training.small_models import Watch, ask_workers, average_by_hand, compile_linear, flatten, make_data, make_linear
+from tests.training.small_models import (
+    Watch,
+    ask_workers,
+    average_by_hand,
+    compile_linear,
+    flatten,
+    make_data,
+    make_linear,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -64,7 +72,9 @@ def test_loss_and_accuracy_of_rounds_and_epochs_are_those_of_all_rows_seen(two_s
 def test_weights_read_after_each_batch_are_the_servers(two_steps):
     x, y = make_data(2 * 4 * 5)
     model, kept = compile_linear(two_steps), []
-    model.fit(x, y, batch_size=4, shuffle=False, callbacks=[each_batch(lambda b, logs: flatten(model), kept)], verbose=0)
+    model.fit(
+        x, y, batch_size=4, shuffle=False, callbacks=[each_batch(lambda b, logs: flatten(model), kept)], verbose=0
+    )
     for rounds, weights in zip(([2], [2, 2], [2, 2, 1]), kept, strict=True):
         np.testing.assert_allclose(weights, average_by_hand(x, y, 4, rounds), atol=1e-5)
 
@@ -198,7 +208,9 @@ def test_model_checkpoint_of_the_best_only(two_steps, tmp_path):
     x, y = make_data(32)
     model, watching = compile_linear(two_steps), Watch(flatten)
     saving = keras.callbacks.ModelCheckpoint(tmp_path / "best.keras", "val_loss", save_best_only=True)
-    model.fit(x, y, batch_size=4, epochs=4, validation_data=(x, y), callbacks=[spoil_after(2), watching, saving], verbose=0)
+    model.fit(
+        x, y, batch_size=4, epochs=4, validation_data=(x, y), callbacks=[spoil_after(2), watching, saving], verbose=0
+    )
     np.testing.assert_array_equal(flatten(keras.models.load_model(tmp_path / "best.keras")), watching.found[1])
 
 
@@ -207,10 +219,12 @@ def test_model_checkpoint_after_so_many_steps(two_steps, tmp_path):
     model, kept = compile_linear(two_steps), []
     saving = keras.callbacks.ModelCheckpoint(tmp_path / "{batch}.weights.h5", save_weights_only=True, save_freq=4)
     model.fit(x, y, batch_size=4, callbacks=[each_batch(lambda b, logs: flatten(model), kept), saving], verbose=0)
-    assert [path.name for path in tmp_path.iterdir()] == ["4.weights.h5"]
+    (path,) = tmp_path.iterdir()
+    steps = int(path.name.removesuffix(".weights.h5"))
+    assert steps in (4, 6)  # Keras 3.12 begins to count with the second batch
     loaded = make_linear()
-    loaded.load_weights(tmp_path / "4.weights.h5")
-    np.testing.assert_array_equal(flatten(loaded), kept[1])
+    loaded.load_weights(path)
+    np.testing.assert_array_equal(flatten(loaded), kept[steps // 2 - 1])
 
 
 class Interruption(Exception):

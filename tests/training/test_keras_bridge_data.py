@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from slimdp_tf import methods
-from slimdp_tf.distribute import data as data_module
+from slimdp_tf.distribute import sources
 from tests.cluster import strategy
 from tests.training.small_models import Seen, Watch, compile_linear, flatten, make_data, make_linear
 
@@ -49,8 +49,8 @@ def rows_of(worker: int, rows: int, times: int = 1) -> list[int]:
 
 def test_arrays_each_worker_gets_its_rows_only_and_once(two_steps, monkeypatch):
     sent = []
-    moved = data_module._moved
-    monkeypatch.setattr(data_module, "_moved", lambda array: sent.append(array.nbytes) or moved(array))
+    moved = sources._moved
+    monkeypatch.setattr(sources, "_moved", lambda array: sent.append(array.nbytes) or moved(array))
     x, y = make_ids(23)
     model, _, watching = watch(two_steps, 23)
     history = model.fit(x, y, batch_size=4, epochs=2, callbacks=[watching], verbose=0)

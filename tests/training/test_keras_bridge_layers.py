@@ -79,8 +79,8 @@ def test_a_stateful_layer_is_built_for_the_batch_size(two_steps):
 
 def test_batch_normalization_is_the_mean_over_workers(two_steps):
     x, y = make_data(2 * 4 * 4)
-    normalize = keras.layers.BatchNormalization
-    model = compile_linear(two_steps, model=lambda: sequential(lambda: normalize(momentum=0.8), lambda: keras.layers.Dense(2)))
+    normalize, dense = (lambda: keras.layers.BatchNormalization(momentum=0.8)), (lambda: keras.layers.Dense(2))
+    model = compile_linear(two_steps, model=lambda: sequential(normalize, dense))
     layer, found = model.layers[0], []
     look = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: found.append((layer.moving_mean.numpy(), layer.moving_variance.numpy()))
@@ -98,7 +98,7 @@ def test_batch_normalization_is_the_mean_over_workers(two_steps):
         mean, variance = (np.mean(pair, 0) for pair in zip(*ends))
         np.testing.assert_allclose(found[round_number][0], mean, atol=1e-5)
         np.testing.assert_allclose(found[round_number][1], variance, atol=1e-5)
-    plain = sequential(lambda: normalize(momentum=0.8), lambda: keras.layers.Dense(2))
+    plain = sequential(normalize, dense)
     plain.set_weights(model.get_weights())
     np.testing.assert_allclose(model.predict(x, verbose=0), plain.predict(x, verbose=0), atol=1e-5)
 

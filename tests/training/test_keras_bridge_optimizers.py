@@ -17,7 +17,9 @@ pytestmark = pytest.mark.cluster
 NAMES = sorted(
     name
     for name, found in vars(keras.optimizers).items()
-    if inspect.isclass(found) and issubclass(found, keras.optimizers.Optimizer) and found is not keras.optimizers.Optimizer
+    if inspect.isclass(found)
+    and issubclass(found, keras.optimizers.Optimizer)
+    and found is not keras.optimizers.Optimizer
 )
 
 
@@ -45,7 +47,7 @@ def check_is_plain_keras(under, make, model=None) -> tuple[keras.Model, keras.Mo
     """Trains under one worker and without a strategy: the weights and what was logged must be equal."""
     x, y = make_data(6 * 8)
     plain = compile_linear(None, make, model, jit_compile=False)
-    plain.optimizer.build(plain.trainable_variables)  # or Keras builds it while tracing: ScheduleFreeAdamW begins at zero
+    plain.optimizer.build(plain.trainable_variables)  # traced, ScheduleFreeAdamW would begin at zero
     mine = compile_linear(under, make, model)
     logged = [m.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0).history["loss"] for m in (plain, mine)]
     np.testing.assert_allclose(flatten(mine), flatten(plain), atol=1e-5)
@@ -100,7 +102,9 @@ def test_what_an_optimizer_is_told_holds(one_worker, told):
 def test_sparse_gradients(one_worker, name):
     def make():
         keras.utils.set_random_seed(3)
-        return keras.Sequential([keras.Input((4,)), keras.layers.Embedding(9, 2), keras.layers.Flatten(), keras.layers.Dense(2)])
+        return keras.Sequential(
+            [keras.Input((4,)), keras.layers.Embedding(9, 2), keras.layers.Flatten(), keras.layers.Dense(2)]
+        )
 
     x, y = make_data(48)
     ids = np.abs(x * 3).astype(np.int32) % 9

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from slimdp_tf import methods
-from slimdp_tf.distribute.sync import Role
+from slimdp_tf.distribute.roles import Role
 from tests.cluster import strategy
 from tests.training.small_models import ask_workers, compile_linear, flatten, make_data, make_linear
 
@@ -74,7 +74,12 @@ def test_set_weights_in_mid_training(two_steps):
             model.reset_metrics()
 
     model.fit(
-        x, y, batch_size=4, shuffle=False, verbose=0, callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=look)]
+        x,
+        y,
+        batch_size=4,
+        shuffle=False,
+        verbose=0,
+        callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=look)],
     )
     first = make_linear().get_weights()[0].ravel()[0]
     assert [value for value, _ in seen] == pytest.approx([first, first, 0.5])

@@ -1,0 +1,59 @@
+"""What workers report, and the record that is made of it."""
+
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from slimdp_tf.distribute.reports import Report, make_record, parse_report, sum_traffic
+from slimdp_tf.measure.record import Traffic
+
+
+def make_report(**changes) -> Report:
+    numbers = {
+        "seconds": np.array([0.1, 0.2, 0.3]),
+        "steps": 2,
+        "bytes": np.array([[8.0, 4.0, 16.0, 2.0], [80.0, 40.0, 160.0, 20.0]]),
+        "matches": np.array([3.0, 1.0]),
+        "explored": 6.0,
+        "sums": np.array([1.0]),
+        "outputs": [],
+    }
+    return Report(**{**numbers, **changes})
+
+
+def test_a_report_is_read_back_from_what_the_function_returned():
+    numbers = [0.1, 0.2, 0.3, 2.0, *range(8), 3.0, 1.0, 6.0, 11.0, 12.0]
+    report = parse_report([tf.constant(numbers, tf.float64), tf.constant([5.0]), tf.constant(7)], blocks=2)
+    np.testing.assert_array_equal(report.seconds, [0.1, 0.2, 0.3])
+    assert report.steps == 2
+    np.testing.assert_array_equal(report.bytes, [[0, 1, 2, 3], [4, 5, 6, 7]])
+    np.testing.assert_array_equal(report.matches, [3, 1])
+    assert report.explored == 6
+    np.testing.assert_array_equal(report.sums, [11, 12])
+    assert [output.tolist() for output in report.outputs] == [[5.0], 7]
+
+
+def test_bytes_of_all_workers_are_summed_by_kind_and_by_server():
+    traffic = sum_traffic([make_report(), make_report()], [2], servers=3, chief_bytes=9)
+    assert traffic == Traffic(2 * 88, 2 * 176, 2 * (44 + 22), 9, (2 * 30, 2 * 300, 0))
+
+
+def test_all_that_is_shared_begins_at_the_first_server():
+    traffic = sum_traffic([make_report()], [1, 1], servers=2, chief_bytes=0)
+    assert traffic.ps_bytes == (330, 0)
+    assert sum(traffic.ps_bytes) == traffic.exchange_bytes
+
+
+def test_a_record_of_a_round():
+    now = time.perf_counter()
+    reports = [make_report(), make_report(steps=0, seconds=np.array([0.3, 0.0, 0.1]), explored=2.0)]
+    record = make_record(reports, now - 2.0, now - 0.5, round=4, steps=9, traffic=Traffic(), core_entries=5, refused=1)
+    assert (record.round, record.steps, record.core_entries, record.refused) == (4, 9, 5, 1)
+    assert (record.steps_in_round, record.workers) == (2, 1)  # who has done no step took no part
+    assert (record.cache_hits, record.cache_misses, record.explorer_entries) == (6, 2, 4.0)
+    assert record.compute_s == pytest.approx(0.1)
+    assert record.exchange_s == pytest.approx(0.2 + 0.2 + 0.5, abs=0.1)
+    assert record.wait_s == pytest.approx(1.5 - 0.5)
+    assert record.round_s == pytest.approx(2.0, abs=0.1)

@@ -1,0 +1,152 @@
+"""The strategy as its users see it: arguments that are refused at once, what it says of itself."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import slimdp_tf
+from slimdp_tf import ClusterError, SlimDPStrategy, methods
+from slimdp_tf.distribute import strategy as module
+from slimdp_tf.distribute.cluster import PartialCluster
+from tests.cluster import shared_cluster
+from tests.cluster import strategy as make_strategy
+from tests.distribute.ports import free_address, listening
+
+SPEC = {"chief": ["a:1"], "worker": ["b:1", "b:2"], "ps": ["c:1"]}
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        ({"method": "slim"}, TypeError, "one of slimdp_tf.methods, such as slim.*Received: 'slim'"),
+        ({"method": methods.slim}, TypeError, "one of slimdp_tf.methods"),
+        ({"seed": -1}, ValueError, "seed must be an integer of at least 0. Received: -1"),
+        ({"seed": True}, ValueError, "seed must be an integer"),
+        ({"seed": 1.5}, ValueError, "seed must be an integer"),
+        ({"on_nonfinite": "ignore"}, ValueError, "'raise' or 'skip'. Received: 'ignore'"),
+        ({"timeout_s": 0}, ValueError, "must be positive"),
+        ({"worker_deadline_s": -1.0}, ValueError, "must be positive"),
+        ({"cluster_deadline_s": "60"}, ValueError, "must be positive"),
+    ],
+)
+def test_bad_arguments_are_refused_before_the_cluster_is_looked_at(arguments, error, says):
+    with pytest.raises(error, match=says):
+        SlimDPStrategy(object(), **arguments)
+
+
+def test_without_a_cluster_it_says_what_to_do(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(ValueError, match="No cluster: set TF_CONFIG.*local_cluster"):
+        SlimDPStrategy()
+
+
+def test_tasks_that_do_not_answer_are_named_in_time():
+    missing = free_address()
+    with listening() as port:
+        spec = {"chief": [free_address()], "worker": [f"127.0.0.1:{port}"], "ps": [missing]}
+        started = time.monotonic()
+        with pytest.raises(ClusterError, match=f"within 0.3 s from: ps 0 at {missing}"):
+            SlimDPStrategy(PartialCluster(spec), timeout_s=0.3)
+        assert time.monotonic() - started < 5.0
+
+
+@pytest.mark.parametrize("job", ["worker", "ps"])
+def test_on_the_host_of_another_task_it_serves(monkeypatch, job):
+    served = []
+
+    def serve(*task):
+        served.append(task)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(module, "serve", serve)
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": SPEC, "task": {"type": job, "index": 0}}))
+    with pytest.raises(SystemExit):
+        SlimDPStrategy()
+    assert served == [(SPEC, job, 0)]
+
+
+# -- on a cluster -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """(strategy, records heard) after 3 rounds of a step that adds what the worker's data says."""
+    strategy, heard = make_strategy(methods.plump(p=2), workers=2, ps=3), []
+    strategy.on_round(heard.append)
+    with strategy.scope():
+        weight = tf.Variable(np.zeros(6, np.float32))
+    iterator = iter(strategy.distribute_arrays(np.arange(1.0, 13.0, dtype=np.float32), batch_size=1))
+
+    def step(batch):
+        weight.assign_sub(tf.fill([6], batch[0]))
+        return batch[0]
+
+    results = [strategy.run(step, (next(iterator),)) for _ in range(6)]
+    return strategy, heard, results, weight
+
+
+@pytest.mark.cluster
+def test_says_what_it_is_made_of():
+    strategy = make_strategy(workers=3, ps=2, seed=5)
+    assert isinstance(strategy, tf.distribute.ParameterServerStrategy)
+    assert (strategy.workers, strategy.ps, strategy.seed) == (3, 2, 5)
+    assert strategy.method == methods.plump()
+    assert strategy.records == []
+    assert strategy.traffic == slimdp_tf.measure.record.Traffic(ps_bytes=(0, 0))
+
+
+@pytest.mark.cluster
+def test_counts_and_tells_of_every_round(trained):
+    strategy, heard, _, _ = trained
+    assert heard == strategy.records
+    assert [(record.round, record.steps, record.workers) for record in heard] == [(0, 1, 2), (1, 3, 2), (2, 5, 2)] or [
+        (record.round, record.steps, record.workers) for record in heard
+    ] == [(0, 2, 2), (1, 4, 2), (2, 6, 2)]
+    traffic = strategy.traffic
+    assert traffic.push_bytes == 3 * 2 * 6 * 4
+    assert sum(traffic.ps_bytes) == traffic.exchange_bytes
+    assert len(set(traffic.ps_bytes)) == 1  # three servers, two entries each
+
+
+@pytest.mark.cluster
+def test_trains_on_every_workers_own_data(trained):
+    _, _, _, weight = trained
+    np.testing.assert_allclose(weight, -np.full(6, sum(range(1, 13)) / 2))
+
+
+@pytest.mark.cluster
+def test_gives_what_the_step_returned_per_worker(trained):
+    strategy, _, results, _ = trained
+    assert [t.numpy() for t in strategy.experimental_local_results(results[0])] == [1, 2]
+    assert strategy.reduce("SUM", results[1], axis=None).numpy() == 3 + 4
+    assert strategy.reduce(tf.distribute.ReduceOp.MEAN, results[1], axis=None).numpy() == 3.5
+    assert strategy.reduce("MEAN", tf.constant([1.0, 3.0]), axis=0).numpy() == 2.0
+
+
+@pytest.mark.cluster
+def test_run_is_not_for_the_inside_of_a_function(trained):
+    with pytest.raises(RuntimeError, match="not inside a tf.function"):
+        tf.function(lambda: trained[0].run(lambda: 1))()
+
+
+@pytest.mark.cluster
+def test_on_the_chief_it_runs_once_and_here(trained):
+    strategy, calls = trained[0], []
+    with strategy.on_chief():
+        assert strategy.run(lambda x: calls.append(x) or 7, (3,)) == 7
+    assert calls == [3]
+    assert not strategy._is_on_chief
+
+
+@pytest.mark.cluster
+def test_a_process_is_the_chief_of_one_address_only():
+    spec = {**shared_cluster().part(1, 1)._spec, "chief": [free_address()]}
+    make_strategy(workers=1, ps=1)
+    with pytest.raises(ValueError, match="This process is a chief at"):
+        SlimDPStrategy(PartialCluster(spec))

@@ -56,6 +56,7 @@ setuptools.setup(
             "slimdp-compare = slimdp_tf.cli.compare:run",
             "slimdp-launch = slimdp_tf.cli.launch:run",
             "slimdp-bench-network = slimdp_tf.cli.bench_network:run",
+            "slimdp-bench-rules = slimdp_tf.cli.bench_rules:run",
         ]
     },
     classifiers=[

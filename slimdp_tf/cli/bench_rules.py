@@ -26,7 +26,7 @@ from slimdp_tf.method import Method
 from slimdp_tf.rules.agreements import SignificantCore
 from slimdp_tf.rules.codecs import Qsgd
 from slimdp_tf.rules.merges import Average
-from slimdp_tf.types import Entries, Note
+from slimdp_tf.types import Entries, Note, reduced
 
 _SIZES = flags.DEFINE_list("sizes", ["1e5", "1e6", "1e7", "3.45e7"], "Entries n of the block, one or more.")
 _RULES = flags.DEFINE_list("rules", ["all"], "Which rules; all of them by default.")
@@ -135,22 +135,18 @@ def merge_contributors(value: tf.Tensor, update: tf.Tensor) -> Work:
 
 
 def _merge(rule: Average, value: tf.Tensor, update: tf.Tensor) -> Work:
-    size = int(value.shape[0])
-    variable = tf.Variable(value)
     note = Note(tf.constant(True), tf.constant(0.0), tf.constant(1))
-    indices = [tf.cast(tf.range(k, size, 5), tf.int32) for k in (0, 1, 0, 2)]
+    indices = [tf.cast(tf.range(k, int(value.shape[0]), 5), tf.int32) for k in (0, 1, 0, 2)]
     values = [tf.gather(update, index) for index in indices]
 
-    def merge(indices, values):
+    def merge(block, indices, values):
         incoming = [Entries(i, v) for i, v in zip(indices, values)]
-        for increment in rule.merge({}, variable.read_value(), incoming, [note] * len(incoming))[0]:
-            if increment.index is None:
-                variable.assign_sub(increment.value)
-            else:
-                variable.scatter_sub(tf.IndexedSlices(increment.value, increment.index))
+        for increment in rule.merge({}, block, incoming, [note] * len(incoming))[0]:
+            block = reduced(block, increment)
+        return block
 
     traced = tf.function(merge, autograph=False)
-    return Work(lambda: traced(indices, values))
+    return Work(lambda: traced(value, indices, values))
 
 
 RULES: dict[str, Callable[[tf.Tensor, tf.Tensor], Work]] = {

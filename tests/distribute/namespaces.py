@@ -14,7 +14,8 @@ import time
 
 def why_not() -> str:
     """Why network namespaces cannot be made here; empty if they can."""
-    make = "ip link set lo up && ip link add left type veth peer name right && ip link add middle type bridge && ss -tinpOH"
+    parts = "ip link add left type veth peer name right && ip link add middle type bridge"
+    make = f"ip link set lo up && {parts} && ss -tinpOH"
     try:
         made = subprocess.run(["unshare", "--net", "sh", "-c", make], capture_output=True, text=True, timeout=20)
     except OSError as error:

@@ -57,6 +57,7 @@ setuptools.setup(
             "slimdp-launch = slimdp_tf.cli.launch:run",
             "slimdp-bench-network = slimdp_tf.cli.bench_network:run",
             "slimdp-bench-rules = slimdp_tf.cli.bench_rules:run",
+            "slimdp-bench-step = slimdp_tf.cli.bench_step:run",
         ]
     },
     classifiers=[

@@ -214,7 +214,7 @@ _ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"  # TensorFlow's name for res
 
 
 @functools.cache
-def _vector_maker(dtype: tf.DType):
+def _vector_maker(dtype: tf.DType, chief: str | None):  # other tasks do not know what was traced without a cluster
     return tf.function(
         lambda: tf.raw_ops.VarHandleOp(dtype=dtype, shape=tf.TensorShape(None), shared_name=_ANONYMOUS),
         autograph=False,
@@ -227,4 +227,4 @@ def new_vector_handle(dtype: tf.DType) -> tf.Tensor:
     Made by a function, because a remote handle that TensorFlow knows the shape of must know all of it: a shape known
     in part aborts the server, and an unknown one is taken for a scalar.
     """
-    return _vector_maker(dtype)()
+    return _vector_maker(dtype, _tf.chief_address())()

@@ -93,7 +93,7 @@ def test_handles_are_found_when_a_function_is_called_in_branches_and_inner_funct
     now = [one]
 
     def read():
-        return _tf.read_handle(_tf.capture_handle(lambda: now[0].handle, one.handle, "key"), tf.float32, ())
+        return local_variable.read_handle(_tf.capture_handle(lambda: now[0].handle, one.handle, "key"), tf.float32, ())
 
     @tf.function(autograph=False)
     def inner():
@@ -113,16 +113,12 @@ def test_handles_are_found_when_a_function_is_called_in_branches_and_inner_funct
 
 
 def test_variables_that_are_the_same_wherever_a_function_is_called():
-    outside, table = (
-        tf.Variable(1.0, name="outside"),
-        tf.lookup.experimental.DenseHashTable(tf.int64, tf.int64, 0, -1, -2),
-    )
+    outside = tf.Variable(1.0, name="outside")
+    table = tf.lookup.experimental.DenseHashTable(tf.int64, tf.float32, 0.0, -1, -2)
 
     @tf.function(autograph=False)
     def step(x):
-        return tf.cond(x > 0, lambda: x * outside, lambda: x) + tf.cast(
-            table.lookup(tf.constant([3], tf.int64))[0], tf.float32
-        )
+        return tf.cond(x > 0, lambda: x * outside, lambda: x) + table.lookup(tf.constant([3], tf.int64))[0]
 
     graph = step.get_concrete_function(tf.TensorSpec(())).graph
     assert _tf.fixed_variables(graph) == ["outside:0"]
@@ -132,7 +128,7 @@ def test_vectors_of_any_length():
     handle = local_variable.new_vector_handle(tf.int32)
     for length in (0, 3, 1):
         tf.raw_ops.AssignVariableOp(resource=handle, value=tf.range(length))
-        assert _tf.read_handle(handle, tf.int32, [None]).shape == [length]
+        assert local_variable.read_handle(handle, tf.int32, [None]).shape == [length]
 
 
 def test_datasets_travel_as_graphs():

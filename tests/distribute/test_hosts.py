@@ -17,7 +17,7 @@ JOBS = [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0), ("ps", 1)]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """(folder, job -> (exit code, seconds from the chief's end to its own, log)) after the program ran on five hosts."""
+    """(folder, job -> (exit code, seconds from the chief's end to its own, log)) after the program has run."""
     if reason := why_not():
         pytest.skip(f"hosts cannot be made: network namespaces are not permitted here ({reason})")
     folder, processes, ended = tmp_path_factory.mktemp("hosts"), {}, {}

@@ -141,7 +141,7 @@ class Trial:
 
 
 def main() -> None:
-    """Measures every method; the cheapest and the dearest also with a model that leaves only what a round costs anyway."""
+    """Measures every method; two of them also with a model so small that only what a round costs anyway is left."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     found = {}
     with slimdp_tf.local_cluster(workers=WORKERS, ps=PS) as cluster:

@@ -39,13 +39,38 @@ def permitted():
 
 def list_namespaces() -> set[str]:
     """The network namespaces that any process stands in."""
-    found = set()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+    return set(read_processes()[1].values())
+
+
+def list_namespaces_of(owner: int) -> set[str]:
+    """The network namespaces, other than ours, of a process and of what it started: others may run here, too."""
+    parents, namespaces = read_processes()
+    family, size = {owner}, 0
+    while len(family) > size:
+        size = len(family)
+        family |= {pid for pid, parent in parents.items() if parent in family}
+    return {namespaces[pid] for pid in family if pid in namespaces} - {os.readlink("/proc/self/ns/net")}
+
+
+def read_processes() -> tuple[dict[int, int], dict[int, str]]:
+    """Parent, and network namespace, of every process."""
+    parents, namespaces = {}, {}
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
-            found.add(os.readlink(f"/proc/{pid}/ns/net"))
+            namespaces[pid] = os.readlink(f"/proc/{pid}/ns/net")
+            with open(f"/proc/{pid}/stat") as file:
+                parents[pid] = int(file.read().rpartition(")")[2].split()[1])
         except OSError:
-            continue
-    return found
+            continue  # it has ended
+    return parents, namespaces
+
+
+def await_end(namespaces: set[str]) -> bool:
+    """Whether no process stands in any of them any more, after 10 s at most."""
+    give_up = time.monotonic() + 10
+    while namespaces & list_namespaces() and time.monotonic() < give_up:
+        time.sleep(0.05)
+    return not namespaces & list_namespaces()
 
 
 @pytest.mark.cluster
@@ -73,11 +98,11 @@ def test_leads_nowhere_else(permitted):
 
 @pytest.mark.cluster
 def test_ends_with_everything_on_it(permitted):
-    before = list_namespaces()
     with Network(["a", "b"], RATE) as network:
         child = network.start("a", ["sleep", "602"])
-        assert len(list_namespaces() - before) >= 3
-    assert child.poll() is not None
+        namespaces = list_namespaces_of(os.getpid())
+        assert len(namespaces) == 3
+    assert child.poll() is not None and await_end(namespaces)
     assert not os.path.exists(f"/proc/{network._pids['a']}")
 
 
@@ -92,10 +117,7 @@ def test_ends_with_its_owner(permitted, number):
     owner.send_signal(number)
     owner.wait()
     owner.stdout.close()
-    give_up = time.monotonic() + 10
-    while namespaces & list_namespaces() and time.monotonic() < give_up:
-        time.sleep(0.05)
-    assert not namespaces & list_namespaces()  # and with them whatever ran there
+    assert await_end(namespaces)  # and with them whatever ran there
 
 
 @pytest.mark.cluster

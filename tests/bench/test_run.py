@@ -15,7 +15,7 @@ from slimdp_tf.bench.run import describe_machine, make_name, measure_busy
 from slimdp_tf.bench.setting import Program
 from tests import sources
 from tests.bench.small_bench import OWN, make_bench
-from tests.bench.test_network import list_namespaces, permitted
+from tests.bench.test_network import await_end, list_namespaces_of, permitted
 
 __all__ = ["permitted"]
 
@@ -81,9 +81,9 @@ def start_program(folder, *flags):
 
 @pytest.mark.cluster
 def test_a_small_network_from_end_to_end(permitted, tmp_path):
-    before = list_namespaces()
     contenders = "plump(p=4), slim=slim(alpha=0.1, beta=0.05, p=4, memory='carry', average='contributors'), tf_ps"
     program = start_program(tmp_path, "--epochs=0.015", f"--contenders={contenders}", "--baseline=plump(p=4)")
+    namespaces = await_hosts(program, tmp_path / "logs" / "100mbit-plump-p-4" / "chief-3.log")
     output, errors = program.communicate(timeout=280)
     assert program.returncode == 0, output + errors
     assert output.count("86 % NOT REACHED") == 6  # while it runs, and in the table
@@ -102,20 +102,23 @@ def test_a_small_network_from_end_to_end(permitted, tmp_path):
         assert 0 < run["marks"][-1]["compute_s"] < run["marks"][-1]["seconds"]
     names = {path.name for path in tmp_path.iterdir()}
     assert {"table.txt", "table.md", "table.csv", "100mbit-time_split.png", "100mbit-accuracy_by_mb.pdf"} <= names
-    assert list_namespaces() <= before
+    assert await_end(namespaces)
+
+
+def await_hosts(program, log):
+    """The network namespaces of a program that has started a contender's chief."""
+    give_up = time.monotonic() + 120
+    while not log.exists() and program.poll() is None and time.monotonic() < give_up:
+        time.sleep(0.1)
+    namespaces = list_namespaces_of(program.pid)
+    assert len(namespaces) == 1 + 4  # the bridge, and a host for each task
+    return namespaces
 
 
 @pytest.mark.cluster
 def test_a_kill_leaves_nothing(permitted, tmp_path):
-    before = list_namespaces()
     program = start_program(tmp_path, "--contenders=plump")
-    log, give_up = tmp_path / "logs" / "100mbit-plump" / "chief-3.log", time.monotonic() + 120
-    while not log.exists() and program.poll() is None and time.monotonic() < give_up:
-        time.sleep(0.1)
-    assert list_namespaces() - before
+    namespaces = await_hosts(program, tmp_path / "logs" / "100mbit-plump" / "chief-3.log")
     program.send_signal(signal.SIGKILL)
     program.communicate()
-    give_up = time.monotonic() + 10
-    while not list_namespaces() <= before and time.monotonic() < give_up:
-        time.sleep(0.1)
-    assert list_namespaces() <= before  # and with them the programs that stood in them
+    assert await_end(namespaces)  # and with them the programs that stood in them

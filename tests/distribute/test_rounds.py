@@ -25,7 +25,6 @@ def make_drill(method=None, ps: int = 1, moves=MOVES, **arguments) -> Drill:
 @pytest.mark.parametrize(
     "method",
     [
-        methods.plump(p=2),
         methods.slim(0.5, 0.25, p=2, q=3, memory="carry", average="contributors", explorer_keys="derived"),
         methods.quant(p=2, bucket=4, quantize_pull=True),
     ],

@@ -30,7 +30,7 @@ LAYERS = [
     ("slimdp_tf", "tools"),
 ]
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
-MEASURE = "slimdp_tf.measure"  # beside the layers: imports nothing of slimdp_tf, imported by distribute and above
+MEASURE = "slimdp_tf.measure"  # beside the layers: imports nothing of slimdp_tf, imported by simulate and above
 
 LONG_FILES_ALLOWED: tuple[str, ...] = ()
 WITHOUT_TWIN_ALLOWED = ("__init__.py", "__main__.py", "version.py")
@@ -92,8 +92,8 @@ def test_imports_go_down_only(file):
     faults = []
     for line, imported in list_own_imports(file):
         if is_within(imported, MEASURE):
-            if level < LEVELS["slimdp_tf.distribute"]:
-                faults.append((line, f"{module} imports {imported}: measure is for distribute and above"))
+            if level < LEVELS["slimdp_tf.simulate"]:
+                faults.append((line, f"{module} imports {imported}: measure is for simulate and above"))
         elif (other := find_level(imported)) is None or other > level:
             faults.append((line, f"{module} imports {imported}, which stands above it"))
     refuse(file, faults)

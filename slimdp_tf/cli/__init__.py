@@ -1,1 +1,1 @@
-"""Command-line programs: train, compare, launch, bench_network. Installed as slimdp-train and so on; in a checkout, tools/train."""
+"""Command-line programs, installed as slimdp-train and so on; in a checkout, tools/train."""

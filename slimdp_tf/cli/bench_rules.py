@@ -190,7 +190,8 @@ def format_line(cost: Cost) -> str:
     """One line of the table."""
     sent = "-" if cost.sent_bytes is None else f"{cost.sent_bytes:,}"
     error = "-" if cost.error is None else f"{cost.error:.1e}"
-    return f"{cost.rule:<20}{cost.entries:>12,}{cost.ms:>10.2f}{cost.copies:>9.1f}{cost.gb_per_s:>8.2f}{sent:>14}{error:>16}"
+    figures = f"{cost.entries:>12,}{cost.ms:>10.2f}{cost.copies:>9.1f}{cost.gb_per_s:>8.2f}"
+    return f"{cost.rule:<20}{figures}{sent:>14}{error:>16}"
 
 
 def read_sizes(words: Sequence[str]) -> list[int]:

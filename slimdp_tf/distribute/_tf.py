@@ -108,17 +108,6 @@ def _filters(spec: dict[str, list[str]]) -> server_lib.ClusterDeviceFilters:
     return filters
 
 
-def worker_devices(workers: int) -> list[str]:
-    """The device each worker trains on: its first GPU, else its CPU."""
-    devices = [tf.DeviceSpec.from_string(d.name) for d in tf.config.list_logical_devices("GPU")]
-    gpus = [sorted(d.device_index for d in devices if d.job == "worker" and d.task == w) for w in range(workers)]
-    for worker, found in enumerate(gpus):
-        if len(found) > 1:
-            message = "worker %d has %d GPUs and uses the first: one replica per worker."
-            tf.get_logger().warning(message, worker, len(found))
-    return [f"/job:worker/replica:0/task:{w}/device:{f'GPU:{g[0]}' if g else 'CPU:0'}" for w, g in enumerate(gpus)]
-
-
 def is_alive(device: str) -> bool:
     """Whether the task of `device` answers and is the one this process connected to."""
     try:

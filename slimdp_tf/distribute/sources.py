@@ -109,8 +109,8 @@ class Graphs:
         ) as error:
             raise ValueError(
                 "This dataset cannot be sent to the workers: it holds something that lives in this process only, such "
-                "as a table or a variable that is older than the strategy. Make the strategy first, or give a function of "
-                f"an InputContext to strategy.distribute_datasets_from_function. {error}"
+                "as a table or a variable that is older than the strategy. Make the strategy first, or give a function "
+                f"of an InputContext to strategy.distribute_datasets_from_function. {error}"
             ) from error
         refuse_python(tf.compat.v1.GraphDef.FromString(graph))
         self._graphs, self._is_sharded = shard_graph(graph, workers, self.seed)

@@ -19,7 +19,7 @@ from slimdp_tf.distribute.serve import serve
 from slimdp_tf.distribute.sources import Arrays, Function, Graphs
 from slimdp_tf.distribute.spec import await_tasks, check_port_is_free, resolve
 from slimdp_tf.distribute.step import Step
-from slimdp_tf.distribute.workers import Workers
+from slimdp_tf.distribute.workers import Workers, worker_devices
 from slimdp_tf.measure.record import RoundRecord, Traffic
 from slimdp_tf.method import Method
 from slimdp_tf.methods import plump
@@ -76,7 +76,7 @@ class SlimDPStrategy(_tf.StrategyBase):
         self.method = method or plump()
         self.seed = seed
         names = [f"worker {i} at {address}" for i, address in enumerate(spec["worker"])]
-        workers = Workers(_tf.worker_devices(len(names)), names, worker_deadline_s, cluster_deadline_s)
+        workers = Workers(worker_devices(len(names)), names, worker_deadline_s, cluster_deadline_s)
         devices = [f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(spec["ps"]))]
         servers = Servers(devices, [f"ps {i} at {address}" for i, address in enumerate(spec["ps"])], cluster_deadline_s)
         self.rounds = Rounds(workers, servers, self.method, seed, on_nonfinite)

@@ -146,3 +146,14 @@ class Workers:
                     f"No worker answers, and none came back within {self.cluster_deadline_s:g} s. {lost}"
                 )
             time.sleep(0.1)
+
+
+def worker_devices(workers: int) -> list[str]:
+    """The device each worker trains on: its first GPU, else its CPU."""
+    devices = [tf.DeviceSpec.from_string(d.name) for d in tf.config.list_logical_devices("GPU")]
+    gpus = [sorted(d.device_index for d in devices if d.job == "worker" and d.task == w) for w in range(workers)]
+    for worker, found in enumerate(gpus):
+        if len(found) > 1:
+            message = "worker %d has %d GPUs and uses the first: one replica per worker."
+            tf.get_logger().warning(message, worker, len(found))
+    return [f"/job:worker/replica:0/task:{w}/device:{f'GPU:{g[0]}' if g else 'CPU:0'}" for w, g in enumerate(gpus)]

@@ -13,6 +13,7 @@ from slimdp_tf import methods
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import ClusterError
 from slimdp_tf.distribute.local_variable import worker_here
+from slimdp_tf.distribute.workers import worker_devices
 from tests.distribute.one_process import make_workers
 
 GONE = tf.errors.UnavailableError(None, None, "connection reset\nand more")
@@ -148,7 +149,7 @@ def test_a_worker_trains_on_its_first_gpu_and_says_so(monkeypatch, caplog):
     ]
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [Device(name) for name in names])
     monkeypatch.setattr(tf.get_logger(), "propagate", True)
-    devices = _tf.worker_devices(3)
+    devices = worker_devices(3)
     assert devices == [f"{prefix}:0/device:GPU:0", f"{prefix}:1/device:CPU:0", f"{prefix}:2/device:GPU:0"]
     assert "worker 0 has 2 GPUs and uses the first" in caplog.text
     assert "worker 2" not in caplog.text

@@ -44,6 +44,7 @@ setuptools.setup(
         "dev": [
             "hypothesis>=6.100",
             "pytest>=9",
+            "pytest-rerunfailures>=16",
             "pytest-timeout>=2.3",
             "pytest-xdist>=3.6",
             "ruff==0.17.*",  # the formatter's taste changes between versions

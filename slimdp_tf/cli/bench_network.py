@@ -46,13 +46,13 @@ def main(arguments: Sequence[str]) -> int:
     """Runs what the flags say; returns 1 when a contender failed."""
     check_no_arguments(arguments)
     given = flags.FLAGS
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # on the way out, networks are taken down
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what is finished is reported
     with explaining():
         bench = prepare(given)
         bench.check()
     labels = ", ".join(contender.label for contender in bench.contenders)
     print(f"{labels} at {', '.join(rate.name for rate in bench.rates)}, into {bench.folder}", flush=True)
-    results = run_all(bench)
+    results = run_all(bench, given.baseline)
     if results:
         publish(results, bench, given.baseline)
     return int(any(result.has_failed for result in results))
@@ -116,13 +116,14 @@ def choose_contenders(torch_python: str) -> str:
     return list_default(is_there)
 
 
-def run_all(bench: Bench) -> list[Result]:
-    """Returns all results; Ctrl-C ends with those that are there."""
+def run_all(bench: Bench, baseline: str) -> list[Result]:
+    """Returns all results, and writes the tables anew with each; Ctrl-C ends with those that are there."""
     results: list[Result] = []
     total = len(bench.rates) * len(bench.contenders)
     try:
         for result in bench.run():
             results.append(result)
+            write_tables(results, bench, baseline)
             seconds, mb = result.seconds_to(bench.work.target), result.mb_to(bench.work.target)
             reached = f" in {seconds:.1f} s and {mb:.1f} MB" if result.first_at(bench.work.target) else ""
             outcome = result.outcome if result.has_failed else describe_outcome(result, bench.work.target) + reached
@@ -134,26 +135,32 @@ def run_all(bench: Bench) -> list[Result]:
 
 
 def publish(results: Sequence[Result], bench: Bench, baseline: str) -> None:
-    """Writes table and pictures into the bench's folder, prints the table and where everything is."""
+    """Writes tables and pictures into the bench's folder, prints the table and where everything is."""
+    table = write_tables(results, bench, baseline)
+    pictures = write_pictures(results, bench.folder)
+    print(f"\n{table}")
+    print(f"table:    {bench.folder}/table.txt (and .md, .csv; every evaluation: results.json)")
+    print("pictures: " + ", ".join(path.name for path in pictures if path.suffix == ".png") + " (and as .pdf)")
+
+
+def write_tables(results: Sequence[Result], bench: Bench, baseline: str) -> str:
+    """Writes table.txt, table.md, table.csv and results.json, and returns the text of the first."""
     rows = make_rows(results, bench.work, baseline)
     machine, wanted = describe_machine(), list_mbit_s(bench.rates)
     facts = {"command": sys.argv, "machine": machine, "work": vars(bench.work), "baseline": baseline}
     notes = [f"{result.label}: {result.contender}" for result in results if result.label != result.contender]
     notes = [*dict.fromkeys(notes), f"machine: {', '.join(f'{key} {value}' for key, value in machine.items())}"]
     notes += describe_network(results, wanted)
-    bench.folder.mkdir(parents=True, exist_ok=True)
     contents = {
         "table.txt": "\n".join([format_text(rows), "", *notes, ""]),
         "table.md": "\n".join([format_markdown(rows), "", *(f"- {note}" for note in notes), ""]),
         "table.csv": format_csv(rows),
         "results.json": format_json(rows, results, facts),
     }
+    bench.folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         (bench.folder / name).write_text(content)
-    pictures = write_pictures(results, bench.folder)
-    print(f"\n{contents['table.txt']}")
-    print(f"table:    {bench.folder}/table.txt (and .md, .csv; every evaluation: results.json)")
-    print("pictures: " + ", ".join(path.name for path in pictures if path.suffix == ".png") + " (and as .pdf)")
+    return contents["table.txt"]
 
 
 def list_mbit_s(rates: Sequence[Rate]) -> dict[str, float | None]:

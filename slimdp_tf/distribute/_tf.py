@@ -75,10 +75,11 @@ def chief_address() -> str | None:
     return _connected["chief"][0] if _connected else None
 
 
-def address_of(device: str) -> str:
-    """host:port of the task of `device`, which must be part of the cluster."""
+def address_of(device: str) -> str | None:
+    """host:port of the task of `device`, None if it is not part of the cluster."""
     spec = tf.DeviceSpec.from_string(device)
-    return _connected[spec.job][spec.task]
+    tasks = (_connected or {}).get(spec.job, [])
+    return tasks[spec.task] if spec.task < len(tasks) else None
 
 
 def is_connected(spec: dict[str, list[str]]) -> bool:

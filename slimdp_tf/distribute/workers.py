@@ -119,20 +119,19 @@ class Workers:
 
     def _await(self, worker: int) -> None:
         """Waits until a worker answers, as the process that was lost (it hung) or as a new one."""
-        device, address = self.devices[worker], _tf.address_of(self.devices[worker])
-        while not self.is_closed:
+        device, addresses, is_back = self.devices[worker], [_tf.address_of(d) for d in self.devices], False
+        while not is_back:
             time.sleep(0.5)
+            if self.is_closed or _tf.address_of(device) != addresses[worker]:
+                return  # the cluster has been stopped
             try:
-                if not answers(address):
-                    continue
-                if _tf.is_alive(device):  # waits for a worker that hangs
-                    break
-                lost = {_tf.address_of(self.devices[w]) for w in range(len(self)) if w not in self.live}
-                _tf.update_cluster(frozenset(a for a in lost if not answers(a)))
+                if answers(addresses[worker]):
+                    is_back = _tf.is_alive(device)  # waits for a worker that hangs
+                    lost = [addresses[w] for w in range(len(self)) if w not in self.live]
+                    if not is_back:
+                        _tf.update_cluster(frozenset(a for a in lost if not answers(a)))
             except tf.errors.OpError:
                 continue
-        if self.is_closed:
-            return
         tf.get_logger().warning("%s is back.", self.names[worker])
         self._threads[worker] = self._start(worker)
         self._returned.put(worker)

@@ -11,7 +11,7 @@ from slimdp_tf.bench import probe
 from slimdp_tf.bench.network import Network
 from slimdp_tf.cli import bench_network
 from tests import sources
-from tests.bench.small_bench import OWN, make_bench, make_examiner
+from tests.bench.small_bench import OWN, make_bench, make_examiner, make_result
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_ones_own_alone_and_loopback(given):
 def test_publishes_what_was_run(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(probe, "_UNSHAPED_BYTES", 5_000_000)
     bench = make_bench(tmp_path)
-    results = bench_network.run_all(bench)
+    results = bench_network.run_all(bench, "launch")
     bench_network.publish(results, bench, "launch")
     output = capsys.readouterr().out
     for text in ("[1/1] launch at unshaped: 86 % NOT REACHED", "x launch", "machine: ", "raw TCP", f"launch: {OWN}"):
@@ -52,13 +52,18 @@ def test_publishes_what_was_run(monkeypatch, tmp_path, capsys):
 
 
 def test_ctrl_c_reports_what_is_done(monkeypatch, tmp_path, capsys):
-    def stop(contender, rate):
-        raise KeyboardInterrupt
+    played = iter([make_result("first")])
 
-    bench = make_bench(tmp_path)
-    monkeypatch.setattr(type(bench), "run_one", lambda self, contender, rate: stop(contender, rate))
-    assert bench_network.run_all(bench) == []
+    def play(self, contender, rate):
+        if (result := next(played, None)) is None:
+            raise KeyboardInterrupt
+        return result
+
+    bench = make_bench(tmp_path, own=[f"first={OWN}", f"second={OWN}"])
+    monkeypatch.setattr(type(bench), "run_one", play)
+    assert [result.label for result in bench_network.run_all(bench, "first")] == ["first"]
     assert "what was finished is reported" in capsys.readouterr().out
+    assert "reached 86 %" in (tmp_path / "table.txt").read_text()  # there even if a kill follows
 
 
 @pytest.mark.parametrize(

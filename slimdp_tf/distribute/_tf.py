@@ -112,8 +112,11 @@ def _filters(spec: dict[str, list[str]]) -> server_lib.ClusterDeviceFilters:
 def is_alive(device: str) -> bool:
     """Whether the task of `device` answers and is the one this process connected to."""
     try:
-        return context.context().check_alive(device)
-    except tf.errors.InvalidArgumentError:  # forgotten by `update_cluster`
+        if not context.context().check_alive(device):
+            return False
+        with tf.device(device):  # a process started anew answers too, but it does not know this one
+            return bool(tf.identity(True))
+    except tf.errors.OpError:
         return False
 
 

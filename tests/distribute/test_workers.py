@@ -161,90 +161,111 @@ def test_a_worker_trains_on_its_first_gpu_and_says_so(monkeypatch, caplog):
 @pytest.fixture(scope="module")
 def own():
     """A cluster that these tests may harm."""
-    with slimdp_tf.local_cluster(workers=2, ps=2) as made:
+    with slimdp_tf.local_cluster(workers=3, ps=2) as made:
         yield made
 
 
 class Disturb(keras.callbacks.Callback):
-    """Does something to the cluster before the rounds named, and waits in one until a worker is back."""
+    """Calls functions before the rounds named."""
 
-    def __init__(self, strategy, actions: dict[int, object]):
+    def __init__(self, strategy, actions: dict[int, list]):
         super().__init__()
         self.strategy, self.actions = strategy, actions
 
     def on_train_batch_end(self, batch, logs=None) -> None:
-        action = self.actions.get(len(self.strategy.records))
-        if action is not None:
+        for action in self.actions.get(len(self.strategy.records), []):
             action()
 
-    def await_return(self) -> None:
-        """The worker's variables are made anew in the round after this."""
-        workers, give_up = self.strategy.rounds.workers, time.monotonic() + 60
-        while workers._returned.empty() and len(workers.live) < len(workers):
-            if time.monotonic() > give_up:
-                raise TimeoutError("the worker did not come back")
-            time.sleep(0.1)
+
+def _await_return(strategy) -> None:
+    """Waits until a worker that was lost answers: it takes part in the next round."""
+    give_up = time.monotonic() + 60
+    while not strategy.rounds.workers.has_returned():
+        if time.monotonic() > give_up:
+            raise TimeoutError("no worker came back")
+        time.sleep(0.05)
 
 
-def _fit(strategy, actions: dict[str, object] | None, rounds: int = 14) -> keras.Model:
-    """Trains y = 2x by rows that all workers share alike; every weight falls towards 2."""
+def _fit(strategy, actions: dict[int, list], rounds: int = 14) -> keras.Model:
+    """Trains a small model; the training makes it better whoever takes part."""
     rng = np.random.default_rng(0)
-    x = rng.uniform(0.5, 1.0, (rounds * 2 * 4, 3)).astype("float32")
+    x = rng.uniform(0.5, 1.0, (rounds * strategy.workers * 4, 3)).astype("float32")
     y = x @ np.array([[1.0], [2.0], [3.0]], "float32")
     with strategy.scope():
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(16, "relu"), keras.layers.Dense(1)])
         model.compile(keras.optimizers.SGD(0.02), "mse")
-    disturb = Disturb(strategy, {})
-    for number, name in (actions or {}).items():
-        disturb.actions[number] = name if callable(name) else getattr(disturb, name)
+    disturb = Disturb(strategy, actions)
     history = model.fit(x, y, batch_size=4, shuffle=False, verbose=0, callbacks=[disturb])
     assert np.isfinite(history.history["loss"]).all()
     assert model.evaluate(x, y, verbose=0) < 2.0
+    assert [record.refused for record in strategy.records] == [0] * rounds
     return model
+
+
+def _took_part(strategy) -> list[int]:
+    return [record.workers for record in strategy.records]
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("method", [methods.plump(), methods.slim(0.6, 0.3, q=4)], ids=lambda method: method.name)
 def test_a_worker_killed_in_mid_training_comes_back_by_pulling_everything(own, method):
-    strategy = slimdp_tf.SlimDPStrategy(own, method, seed=1)
-    actions = {3: lambda: own.kill("worker", 1), 6: lambda: own.restart("worker", 1), 7: "await_return"}
+    strategy = slimdp_tf.SlimDPStrategy(own.part(2, 2), method, seed=1)
+    actions = {
+        3: [lambda: own.kill("worker", 1)],
+        6: [lambda: own.restart("worker", 1), lambda: _await_return(strategy)],
+    }
     model = _fit(strategy, actions)
-    records = strategy.records
-    assert [record.workers for record in records] == [2] * 3 + [1] * 4 + [2] * 7
-    assert [record.refused for record in records] == [0] * 14
-    n = model.count_params()
-    alone, back = records[4].traffic.pull_bytes, records[7].traffic.pull_bytes
-    assert back - alone == 4 * n  # everything, for the one that came back
-    own_keys = [record.cache_misses for record in records]
+    assert _took_part(strategy) == [2] * 3 + [1] * 3 + [2] * 8
+    alone, back = (strategy.records[number].traffic.pull_bytes for number in (5, 6))
+    assert back - alone == 4 * model.count_params()  # everything, for the one that came back
+    misses = [record.cache_misses for record in strategy.records]
     if method.agreement.period:  # chosen after rounds 0, 3, 7, 11; worker 1 has no keys when it comes back
-        assert own_keys[1:] == [4, 0, 0, 2, 0, 0, 2, 4, 0, 0, 0, 4, 0]
+        assert misses[1:] == [4, 0, 0, 2, 0, 2, 0, 4, 0, 0, 0, 4, 0]
+
+
+@pytest.mark.cluster
+def test_a_worker_started_anew_before_anyone_noticed_comes_back(own):
+    strategy = slimdp_tf.SlimDPStrategy(own.part(2, 2), methods.plump())
+    _fit(strategy, {3: [lambda: own.restart("worker", 1)], 6: [lambda: _await_return(strategy)]})
+    assert _took_part(strategy)[3] == 1  # what it had held was gone
+    assert _took_part(strategy)[6:] == [2] * 8
+
+
+@pytest.mark.cluster
+def test_a_worker_comes_back_while_another_is_still_gone(own):
+    strategy = slimdp_tf.SlimDPStrategy(own, methods.plump())
+    actions = {
+        3: [lambda: own.kill("worker", 0), lambda: own.kill("worker", 2)],
+        5: [lambda: own.restart("worker", 0), lambda: _await_return(strategy)],
+        8: [lambda: own.restart("worker", 2), lambda: _await_return(strategy)],
+    }
+    _fit(strategy, actions)
+    assert _took_part(strategy) == [3] * 3 + [1] * 2 + [2] * 3 + [3] * 6
 
 
 @pytest.mark.cluster
 def test_a_worker_that_hangs_is_left_out_after_its_deadline_and_comes_back(own):
-    strategy = slimdp_tf.SlimDPStrategy(own, methods.plump(), worker_deadline_s=6.0)
-    actions = {3: lambda: own.suspend("worker", 0), 5: lambda: own.resume("worker", 0), 6: "await_return"}
+    strategy = slimdp_tf.SlimDPStrategy(own.part(2, 2), methods.plump(), worker_deadline_s=6.0)
+    actions = {
+        3: [lambda: own.suspend("worker", 0)],
+        5: [lambda: own.resume("worker", 0), lambda: _await_return(strategy)],
+    }
     try:
         _fit(strategy, actions)
     finally:
         own.resume("worker", 0)
-    records = strategy.records
-    assert [record.workers for record in records[:6]] == [2, 2, 2, 1, 1, 1]
-    assert records[3].round_s >= 6.0
-    assert records[4].round_s < 5.0  # nobody waits for it again
-    assert records[-1].workers == 2
+    assert _took_part(strategy) == [2] * 3 + [1] * 2 + [2] * 9
+    assert strategy.records[3].round_s >= 6.0
+    assert strategy.records[4].round_s < 5.0  # nobody waits for it again
 
 
 @pytest.mark.cluster
 def test_when_every_worker_is_killed_the_error_names_them(own):
-    strategy = slimdp_tf.SlimDPStrategy(own, methods.plump(), cluster_deadline_s=2.0)
-
-    def kill_all():
-        own.kill("worker", 0), own.kill("worker", 1)
-
+    strategy = slimdp_tf.SlimDPStrategy(own.part(2, 2), methods.plump(), cluster_deadline_s=2.0)
+    actions = {3: [lambda: own.kill("worker", 0), lambda: own.kill("worker", 1)]}
     try:
         with pytest.raises(ClusterError, match="none came back within 2 s. worker 0 at .*; worker 1 at "):
-            _fit(strategy, {3: kill_all})
+            _fit(strategy, actions)
     finally:
         own.restart("worker", 0), own.restart("worker", 1)

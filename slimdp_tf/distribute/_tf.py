@@ -111,11 +111,11 @@ def _filters(spec: dict[str, list[str]]) -> server_lib.ClusterDeviceFilters:
 
 def is_alive(device: str) -> bool:
     """Whether the task of `device` answers and is the one this process connected to."""
-    try:
-        if not context.context().check_alive(device):
-            return False
-        with tf.device(device):  # a process started anew answers too, but it does not know this one
-            return bool(tf.identity(True))
+    probe = tf.constant(True)
+    try:  # TensorFlow's own check holds all threads when a task hangs, and takes a process started anew for the old one
+        with running_on(device, new_executor()):
+            tf.identity(probe)
+        return True
     except tf.errors.OpError:
         return False
 

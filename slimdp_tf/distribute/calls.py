@@ -105,11 +105,19 @@ class Servers:
         """The error to raise when `error` says that a server is gone."""
         return ClusterError(f"Lost {self._silent()}, {purpose}: {brief(error)}")
 
+    def check(self, purpose: str) -> None:
+        """Raises ClusterError if a server does not answer now."""
+        silent = self._find_silent()
+        if silent:
+            raise ClusterError(f"No answer from {', '.join(silent)}, {purpose}.")
+
     def _silent(self) -> str:
         """Names the servers that do not answer, or all of them where that cannot be told."""
+        return ", ".join(self._find_silent()) or "one of " + ", ".join(self.names)
+
+    def _find_silent(self) -> list[str]:
         asked = [CallThread("slimdp asks a server").submit(lambda d=device: _tf.is_alive(d)) for device in self.devices]
-        silent = [name for name, call in zip(self.names, asked) if not (call.ends_within(2.0) and call.result)]
-        return ", ".join(silent) or "one of " + ", ".join(self.names)
+        return [name for name, call in zip(self.names, asked) if not (call.ends_within(2.0) and call.result)]
 
 
 def call_within(function: Callable[[], object], seconds: float, complaint: str) -> object:
@@ -120,6 +128,22 @@ def call_within(function: Callable[[], object], seconds: float, complaint: str) 
     if call.error is not None:
         raise call.error
     return call.result
+
+
+def constant_here(value, dtype: tf.DType | None = None) -> tf.Tensor:
+    """A constant in this process, whatever device this is called under.
+
+    TensorFlow holds all of Python's threads while it makes a constant on another task, or reads a tensor from there: if
+    that task hangs, so does this process. An operation that needs the constant moves it while other threads go on.
+    """
+    with tf.device(None):
+        return tf.constant(value, dtype)
+
+
+def fetch_here(tensor: tf.Tensor) -> tf.Tensor:
+    """`tensor`, which may be on another task, in this process; other threads go on meanwhile (see `constant_here`)."""
+    with tf.device(None):
+        return tf.identity(tensor)
 
 
 def brief(error: BaseException) -> str:

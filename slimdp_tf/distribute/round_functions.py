@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from slimdp_tf.distribute.calls import fetch_here
 from slimdp_tf.distribute.reports import Report, parse_report
 from slimdp_tf.distribute.roles import Role
 from slimdp_tf.distribute.shared import Shared
@@ -51,6 +52,7 @@ class RoundFunctions:
 
     def parse(self, outputs: list[tf.Tensor]) -> Report:
         """What a worker's function returned, fetched to the chief."""
+        outputs = [fetch_here(output) for output in outputs]
         return parse_report(outputs, sum(len(shared.blocks) for shared in self.cache.shared.values()))
 
     def _work(self, local_steps, pull, push, handles, arguments, steps, number, worker):

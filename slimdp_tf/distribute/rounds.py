@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.calls import GONE, ClusterError, Servers
+from slimdp_tf.distribute.calls import GONE, ClusterError, Servers, constant_here
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.reports import Report, make_record, sum_traffic
 from slimdp_tf.distribute.roles import Role, role_of
@@ -156,20 +156,20 @@ class Rounds:
         push = "whole" if is_whole else "chosen" if is_exchanging else None
         pulls = {worker: self._pull_of(worker) for worker in self.workers.live}
         functions = {pull: self._functions.worker(step, self._traces[step], pull, push) for pull in set(pulls.values())}
-        number = tf.constant(self.round, tf.int32)
+        number, most = tf.constant(self.round, tf.int32), tf.constant(steps)
 
         def work(worker: int) -> Report | None:
             function = functions[pulls[worker]]
             try:
-                outputs = function(handles(worker), arguments, tf.constant(steps), number, tf.constant(worker))
+                outputs = function(handles(worker), arguments, most, number, constant_here(worker))
             except tf.errors.OutOfRangeError:  # its data has ended; it has pulled by then
                 return None
             return self._functions.parse(outputs)
 
-        try:
-            reports = {worker: report for worker, report in self.workers.call(work).items() if report is not None}
-        except GONE as error:  # the worker that says so is there: it is a server that it lost
-            raise self.servers.explain(error, f"in round {self.round}") from error
+        answers = self._ask(work)
+        if not answers:  # every worker was lost: whoever is back does the round
+            return self.run(step, handles, arguments, steps, is_exchanging)
+        reports = {worker: report for worker, report in answers.items() if report is not None}
         self._needs_everything -= set(reports)
         self._has_answer = False
         worked = time.perf_counter()
@@ -181,6 +181,17 @@ class Rounds:
         if metrics and reports:
             self.cache.absorb(metrics, np.sum([reports[w].sums for w in sorted(reports)], 0))
         return [reports[worker] for worker in sorted(reports)]
+
+    def _ask(self, work: Callable[[int], Report | None]) -> dict[int, Report | None]:
+        """Runs `work` on every live worker; workers that wait for a server which hangs are lost as it is."""
+        purpose = f"in round {self.round}"
+        try:
+            answers = self.workers.call(work)
+        except GONE as error:  # the worker that says so is there: it is a server that it lost
+            raise self.servers.explain(error, purpose) from error
+        if not answers:
+            self.servers.check(purpose)
+        return answers
 
     def _take_returned(self) -> None:
         """Gives workers that came back, and hold nothing, what the others hold; they pull the rest in this round."""
@@ -229,16 +240,8 @@ class Rounds:
     def _record(self, reports: list[Report], core: int, refused: int, started: float, worked: float) -> None:
         widths = [len(shared.blocks) for shared in self.cache.shared.values()]
         traffic = sum_traffic(reports, widths, len(self.servers.devices), self.cache.take_chief_bytes())
-        record = make_record(
-            reports,
-            round=self.round,
-            steps=self.steps,
-            started=started,
-            worked=worked,
-            traffic=traffic,
-            core_entries=core,
-            refused=refused,
-        )
+        known = {"round": self.round, "steps": self.steps, "core_entries": core, "refused": refused}
+        record = make_record(reports, started, worked, traffic=traffic, **known)
         self.records.append(record)
         for listener in self.listeners:
             listener(record)

@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute.calls import constant_here
 from slimdp_tf.distribute.dataset_graph import refuse_python, shard_graph
 
 
@@ -56,7 +57,7 @@ class Arrays:
         self._parts[worker] = [_moved(np.asarray(a[worker::workers])) for a in tf.nest.flatten(self.arrays)]
 
     def open(self, worker: int, number: int) -> tf.Tensor:
-        seed = tf.constant([self.seed * 7919 + worker, number], tf.int32)
+        seed = constant_here([self.seed * 7919 + worker, number], tf.int32)
         return _tf.open_iterator(self._trace(seed, *self._parts[worker]), self.element_spec)
 
     def on_chief(self) -> tf.data.Dataset:
@@ -128,7 +129,7 @@ class Graphs:
         ).get_concrete_function(tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64))
 
     def furnish(self, worker: int, workers: int) -> None:
-        self._variants[worker] = self._trace(tf.constant(self._graphs[worker]), tf.constant(worker, tf.int64))
+        self._variants[worker] = self._trace(constant_here(self._graphs[worker]), constant_here(worker, tf.int64))
 
     def open(self, worker: int, number: int) -> tf.Tensor:
         return _tf.open_iterator(self._variants[worker], self.element_spec)
@@ -194,7 +195,7 @@ class Function:
 def _moved(array: np.ndarray) -> tf.Tensor:
     """`array` on the device this is called under, sent in pieces of at most 256 MB."""
     rows = max(1, int(2**28 // max(1, array.nbytes // max(1, len(array)))))
-    pieces = [tf.identity(tf.constant(array[i : i + rows])) for i in range(0, len(array), rows)]
+    pieces = [tf.identity(constant_here(array[i : i + rows])) for i in range(0, len(array), rows)]
     return pieces[0] if len(pieces) == 1 else tf.concat(pieces, 0)
 
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from slimdp_tf.distribute.calls import Servers
+from slimdp_tf.distribute.calls import Servers, constant_here, fetch_here
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.roles import Role
 from slimdp_tf.distribute.shared import Shared
@@ -105,7 +105,7 @@ class ChiefCache:
             self._readers[key] = tf.function(
                 lambda: [tf.concat([tf.reshape(v.value(), [-1]) for v in group], 0) for group in _by_dtype(variables)]
             ).get_concrete_function()
-        read = self.workers.call(lambda worker: [t.numpy() for t in self._readers[key]()], workers)
+        read = self.workers.call(lambda worker: [fetch_here(t).numpy() for t in self._readers[key]()], workers)
         self.chief_bytes += sum(array.nbytes for arrays in read.values() for array in arrays)
         return read
 
@@ -177,7 +177,7 @@ class ChiefCache:
             write = self._writers[key]
             self.workers.call(
                 lambda worker, write=write, flat=flat: write(
-                    tf.constant(worker, tf.int64), tf.constant(worker == first), *[tf.identity(f) for f in flat]
+                    constant_here(worker, tf.int64), constant_here(worker == first), *[tf.identity(f) for f in flat]
                 ),
                 workers,
             )

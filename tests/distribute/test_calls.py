@@ -10,7 +10,16 @@ import pytest
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.calls import Call, CallThread, ClusterError, Servers, brief, call_within
+from slimdp_tf.distribute.calls import (
+    Call,
+    CallThread,
+    ClusterError,
+    Servers,
+    brief,
+    call_within,
+    constant_here,
+    fetch_here,
+)
 
 NAMES = ["ps 0 at a:1", "ps 1 at b:1"]
 
@@ -130,6 +139,22 @@ def test_a_server_that_is_gone_is_named(monkeypatch, kind):
     with pytest.raises(ClusterError, match="Lost ps 0 at a:1, now: connection reset") as raised:
         make_servers().call(lambda: fail(kind(None, None, "connection reset\nand more")), "now")
     assert isinstance(raised.value.__cause__, kind)
+
+
+def test_servers_are_asked_whether_they_answer(monkeypatch):
+    monkeypatch.setattr(_tf, "is_alive", lambda device: True)
+    make_servers().check("in round 3")
+    monkeypatch.setattr(_tf, "is_alive", lambda device: "task:0" in device)
+    with pytest.raises(ClusterError, match="No answer from ps 1 at b:1, in round 3"):
+        make_servers().check("in round 3")
+
+
+def test_constants_and_fetched_tensors_are_here_whatever_the_device():
+    with tf.device("/device:CPU:0"):
+        constant = constant_here(7, tf.int64)
+        fetched = fetch_here(tf.constant([1, 2]))
+    assert constant.device == fetched.device == tf.zeros([]).device
+    assert (constant.dtype, constant.numpy(), fetched.numpy().tolist()) == (tf.int64, 7, [1, 2])
 
 
 def test_says_the_first_line_of_an_error():

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import slimdp_tf
 from slimdp_tf import methods
+from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import ClusterError
 from slimdp_tf.distribute.rounds import NonFiniteUpdateError
 from slimdp_tf.distribute.step import Step
@@ -112,6 +113,34 @@ def test_steps_without_an_exchange_wait_for_the_next():
     np.testing.assert_array_equal(drill.values(), FLAT)
     drill.run()
     np.testing.assert_allclose(drill.values(), FLAT - 2 * MOVES.mean(0), atol=1e-6)
+
+
+def test_when_every_worker_was_lost_those_that_are_back_do_the_round(monkeypatch):
+    drill, calls = make_drill(), []
+    call = drill.rounds.workers.call
+
+    def lose_all_once(function, workers=None):
+        calls.append(function)
+        if len(calls) > 1:
+            return call(function, workers)
+        for worker in list(drill.rounds.workers.live):
+            drill.rounds.workers._returned.put(worker)
+        drill.rounds.workers.live.clear()
+        return {}
+
+    drill.run()
+    monkeypatch.setattr(drill.rounds.workers, "call", lose_all_once)
+    assert len(drill.run()) == 2
+    np.testing.assert_allclose(drill.values(), FLAT - 2 * MOVES.mean(0), atol=1e-6)
+
+
+def test_when_workers_were_lost_for_a_server_that_hangs_it_is_named(monkeypatch):
+    drill = make_drill()
+    monkeypatch.setattr(drill.rounds.workers, "call", lambda function, workers=None: {})
+    monkeypatch.setattr(drill.rounds.cache, "send", lambda: False)
+    monkeypatch.setattr(_tf, "is_alive", lambda device: False)
+    with pytest.raises(ClusterError, match="No answer from ps 0, in round 0"):
+        drill.run()
 
 
 def test_metrics_are_summed_over_workers():

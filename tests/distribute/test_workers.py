@@ -269,3 +269,14 @@ def test_when_every_worker_is_killed_the_error_names_them(own):
             _fit(strategy, actions)
     finally:
         own.restart("worker", 0), own.restart("worker", 1)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("verb", ["kill", "suspend"])
+def test_a_server_that_is_gone_or_hangs_is_named(verb):
+    with slimdp_tf.local_cluster(workers=1, ps=2) as made:
+        strategy = slimdp_tf.SlimDPStrategy(made, methods.plump(), worker_deadline_s=4.0, cluster_deadline_s=4.0)
+        started = time.monotonic()
+        with pytest.raises(ClusterError, match="ps 1 at .*, in round 3"):
+            _fit(strategy, {3: [lambda: getattr(made, verb)("ps", 1)]})
+        assert time.monotonic() - started < 60.0

@@ -9,7 +9,7 @@ import tensorflow as tf
 from slimdp_tf.rules.codecs import Raw
 from slimdp_tf.rules.memories import Forget
 from slimdp_tf.rules.selectors import Dense
-from slimdp_tf.types import Codec, Entries, Memory, Payload, Selector, State
+from slimdp_tf.types import Codec, Entries, Memory, Payload, Pieces, Selector, State, fitted
 
 Parts = list[tf.Tensor | None]  # one index per selector
 
@@ -40,6 +40,11 @@ class Channel:
             raise ValueError("A channel needs at least one selector. Received: none")
         if len(self.selectors) > 1 and any(isinstance(selector, Dense) for selector in self.selectors):
             raise ValueError(f"Dense stands alone: it leaves no entries for others. Received: {self.selectors}")
+        if hasattr(self.codec, "pieces") and not self.is_dense:
+            raise ValueError(
+                f"{type(self.codec).__name__} goes by columns or variables of the model, so every entry must travel: "
+                f"selectors must be (Dense(),). Received: {self.selectors}"
+            )
         if self.carries not in ("update", "weights"):
             raise ValueError(f"A channel carries 'update' or 'weights'. Received: {self.carries!r}")
 
@@ -52,6 +57,11 @@ class Channel:
     def is_dense(self) -> bool:
         """Whether every entry travels, so that all workers are told the same."""
         return all(isinstance(selector, Dense) for selector in self.selectors)
+
+    def fitted(self, pieces: Pieces) -> Channel:
+        """The channel of a block that holds `pieces`."""
+        selectors = tuple(fitted(selector, pieces) for selector in self.selectors)
+        return dataclasses.replace(self, selectors=selectors, codec=fitted(self.codec, pieces))
 
     def choose(self, value: tf.Tensor | None, agreed: State, seed: tf.Tensor) -> Parts:
         """The entries of each selector; `value` f32[n] is needed unless the channel is blind."""

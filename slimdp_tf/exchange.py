@@ -2,19 +2,22 @@
 
 The cluster runs these on variables of workers and servers, `slimdp_tf.simulate` on plain tensors of one process: the
 mathematics is the same code. What a worker keeps of a block is a dict: the state of its memory ("anchor", ...), and
-"mirror" where the server sends updates. What both ends hold is `agreed`: "core", "share", "signature", and "pushed".
+"mirror" where the server sends updates to a block that has gone its own way. What both ends hold is `agreed`: "core",
+"share", "signature", "round", and "pushed". Where the server sends updates, it keeps a *shadow*: the block as a worker
+holds it (as all of them do, when every entry travels).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import tensorflow as tf
 
-from slimdp_tf.channel import joined, stream
+from slimdp_tf.channel import Channel, joined, stream
 from slimdp_tf.method import Method
 from slimdp_tf.rules.agreements import sign
-from slimdp_tf.types import Edits, Entries, Note, On, Payload, State, anywhere, taken, written
+from slimdp_tf.types import Edits, Entries, Note, On, Payload, Pieces, State, anywhere, taken, written
 
 _UP, _DOWN = 0, 1
 
@@ -32,11 +35,24 @@ class Exchange:
         method: the recipe.
         sizes: entries of each block; the concatenation of the blocks is the flattened model.
         seed: the run's seed; every random draw derives from (seed, round, worker, block, use).
+        pieces: what each block holds of the model's variables; () takes each block for one column.
     """
 
     method: Method
     sizes: tuple[int, ...]
     seed: int = 0
+    pieces: tuple[Pieces, ...] = ()
+
+    @functools.cached_property
+    def _ups(self) -> list[Channel]:
+        return self._fitted(self.method.up)
+
+    @functools.cached_property
+    def _downs(self) -> list[Channel]:
+        return self._fitted(self.method.down)
+
+    def _fitted(self, channel: Channel) -> list[Channel]:
+        return [channel.fitted(pieces) for pieces in self.pieces or [((size, 1),) for size in self.sizes]]
 
     # -- what both ends hold --------------------------------------------------------------------------------------
 
@@ -59,12 +75,16 @@ class Exchange:
     def init_worker(self, local: tf.Tensor) -> State:
         """The state of a worker that has just taken over the whole block `local`."""
         state = self.method.up.memory.init(local)
-        return dict(state, mirror=local) if self.method.down.carries == "update" else state
+        return dict(state, mirror=local) if self._has_mirror else state
+
+    @property
+    def _has_mirror(self) -> bool:
+        return self.method.down.carries == "update" and not self.method.up.memory.returns
 
     def push(
         self, block: int, state: State, local: tf.Tensor, agreed: State, draw: tf.Tensor, whole: bool
     ) -> tuple[Payload, tf.Tensor | None, Edits]:
-        """What a worker sends: the payload, the entries it has chosen, and the edits of its state.
+        """What a worker sends: the payload, the entries it has chosen, and the edits of its state (and "local").
 
         Args:
             block: number of the block.
@@ -73,49 +93,50 @@ class Exchange:
             draw: i32[2], `draw(round, worker)`.
             whole: whether every entry is pushed; the choice is made all the same, for the pull.
         """
-        up, seed = self.method.up, self._seed(draw, block, _UP)
+        up, seed = self._ups[block], self._seed(draw, block, _UP)
         value = None if up.is_blind else up.memory.recall(state, local, None)
-        parts = up.choose(value, agreed, seed)
+        parts = up.choose(value, dict(agreed, local=local), seed)
         index = None if whole else joined(parts)
-        wanted = Entries(index, up.memory.recall(state, local, index))
+        wanted = Entries(index, up.memory.recall(state, local, index) if value is None else taken(value, index))
         payload = up.write(parts, wanted.value, seed, whole)
         sent = Entries(index, up.read(payload, parts, self.sizes[block], whole).value)
         if self.method.agreement.period:
             payload["signature.keys"] = agreed["signature"]
-        return payload, joined(parts), up.memory.keep(state, wanted, sent)
+        return payload, joined(parts), up.memory.keep(state, local, wanted, sent)
 
     def adopt(
         self, block: int, state: State, local: tf.Tensor, payload: Payload, agreed: State, draw: tf.Tensor
     ) -> tuple[tf.Tensor, Edits]:
         """What a worker makes of an answer: its new weights, f32[n], and the edits of its state."""
-        down = self.method.down
+        down = self._downs[block]
         parts = down.parts_of(payload, agreed, self._seed(draw, block, _DOWN))
         incoming = down.read(payload, parts, self.sizes[block], whole=False)
-        edits = {}
+        before, edits = Entries(incoming.index, taken(local, incoming.index)), {}
         if down.carries == "update":
-            incoming = Entries(incoming.index, taken(state["mirror"], incoming.index) - incoming.value)
-            edits["mirror"] = incoming
-        before = Entries(incoming.index, taken(local, incoming.index))
+            held = taken(state["mirror"], incoming.index) if self._has_mirror else before.value
+            incoming = Entries(incoming.index, held - incoming.value)
+            edits = {"mirror": incoming} if self._has_mirror else {}
         after = Entries(incoming.index, self.method.adopt.adopt(before.value, incoming.value))
         local = written(local, after)
-        return local, {**edits, **self.method.up.memory.rebase(state, local, before, after)}
+        return local, {**edits, **self.method.up.memory.rebase(state, local, before, after, incoming)}
 
     # -- server ---------------------------------------------------------------------------------------------------
 
     def chosen(self, block: int, payload: Payload, agreed: State, draw: tf.Tensor) -> tf.Tensor | None:
         """The entries a worker has chosen, as the server knows them from its payload, i32[k]."""
-        return joined(self.method.up.parts_of(payload, agreed, self._seed(draw, block, _UP)))
+        return joined(self._ups[block].parts_of(payload, agreed, self._seed(draw, block, _UP)))
 
     def init_server(self, value: tf.Tensor) -> State:
-        """The state beside a block `value`: the merge rule's, and "shadow.*" where the server sends updates."""
-        state = self.method.merge.init(value)
-        if self.method.down.carries == "update":
-            state.update({"shadow." + name: t for name, t in self.method.down.memory.init(value).items()})
-        return state
+        """The state beside a block `value`: the merge rule's."""
+        return self.method.merge.init(value)
+
+    def init_shadow(self, value: tf.Tensor) -> State:
+        """What the server keeps of a worker that holds the block `value`; {} unless it sends updates."""
+        return self.method.down.memory.init(value) if self.method.down.carries == "update" else {}
 
     def receive(self, block: int, payload: Payload, agreed: State, draw: tf.Tensor, whole: bool) -> Entries:
         """A worker's payload -> its update as the server decodes it."""
-        up = self.method.up
+        up = self._ups[block]
         parts = up.parts_of(payload, agreed, self._seed(draw, block, _UP))
         return up.read(payload, parts, self.sizes[block], whole)
 
@@ -126,23 +147,24 @@ class Exchange:
         return self.method.merge.merge(state, value, incoming, notes)
 
     def answer(
-        self, block: int, state: State, value: tf.Tensor, agreed: State, draw: tf.Tensor
+        self, block: int, shadow: State, value: tf.Tensor, agreed: State, draw: tf.Tensor
     ) -> tuple[Payload, Edits]:
-        """What a worker pulls after a merge, and the edits of the server's state."""
-        down, seed = self.method.down, self._seed(draw, block, _DOWN)
-        parts = down.choose(None if down.is_blind else value, agreed, seed)
+        """What a worker pulls after a merge, and the edits of its `shadow`."""
+        down, seed = self._downs[block], self._seed(draw, block, _DOWN)
+        is_update = down.carries == "update"
+        everything = None if down.is_blind else down.memory.recall(shadow, value, None) if is_update else value
+        parts = down.choose(everything, agreed, seed)
         index = joined(parts)
-        if down.carries == "weights":
+        if not is_update:
             return down.write(parts, taken(value, index), seed, whole=False), {}
-        shadow = {name[len("shadow.") :]: tensor for name, tensor in state.items() if name.startswith("shadow.")}
         wanted = Entries(index, down.memory.recall(shadow, value, index))
         payload = down.write(parts, wanted.value, seed, whole=False)
-        edits = down.memory.keep(shadow, wanted, down.read(payload, parts, self.sizes[block], whole=False))
-        return payload, {"shadow." + name: edit for name, edit in edits.items()}
+        sent = down.read(payload, parts, self.sizes[block], whole=False)
+        return payload, down.memory.keep(shadow, value, wanted, sent)
 
-    def held_by_workers(self, state: State, value: tf.Tensor) -> tf.Tensor:
-        """The block a worker takes over when it pulls everything: what the others hold already, f32[n]."""
-        return state["shadow.anchor"] if self.method.down.carries == "update" else value
+    def held_by_worker(self, shadow: State, value: tf.Tensor) -> tf.Tensor:
+        """The block a worker takes over when it pulls everything: what it holds in the server's eyes, f32[n]."""
+        return shadow["anchor"] if self.method.down.carries == "update" else value
 
     # -- randomness -----------------------------------------------------------------------------------------------
 

@@ -49,17 +49,17 @@ class Method:
                 _check_kind("selector", selector, Selector)
         if self.up.carries != "update":
             raise ValueError(f"The up channel carries 'update'. Received: {self.up.carries!r}")
-        if self.down.carries == "update" and not self.down.is_dense:
+        if self.down.memory.returns:
             raise ValueError(
-                "A down channel that carries 'update' must be Dense: the server keeps one picture of what all "
-                f"workers hold. Received selectors: {self.down.selectors}"
+                "The down channel's memory must leave the server's block as it is, such as Carry(). "
+                f"Received: {self.down.memory}"
             )
         if self.pacing != "sync":
             raise ValueError(f"pacing must be 'sync'. Received: {self.pacing!r}")
 
     @property
     def p(self) -> int:
-        """Local mini-batches per round."""
+        """Local mini-batches of the first round, and of every other unless the trigger plans otherwise."""
         return self.trigger.period
 
     def refreshes(self, round_number: int) -> bool:

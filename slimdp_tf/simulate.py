@@ -6,7 +6,7 @@ There are no variables, devices, threads or faults here, only the verbs of `slim
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -14,9 +14,10 @@ import tensorflow as tf
 from slimdp_tf.exchange import Exchange, block_sizes, payload_bytes
 from slimdp_tf.measure.record import Traffic
 from slimdp_tf.method import Method
-from slimdp_tf.types import Note, Payload, State, anywhere, edited, reduced
+from slimdp_tf.pieces import cut
+from slimdp_tf.types import Note, Payload, Signal, State, anywhere, edited, reduced
 
-Train = Callable[[int, np.ndarray, int, int], np.ndarray]
+Train = Callable[[int, np.ndarray, int, int], np.ndarray | tuple[np.ndarray, float]]
 
 
 @dataclasses.dataclass
@@ -34,13 +35,18 @@ class Simulation:
     workers: int
     servers: int = 1
     seed: int = 0
+    shapes: Sequence[Sequence[int]] = ()
 
     def __post_init__(self):
         flat = tf.constant(np.asarray(self.initial, np.float32).reshape(-1))
         sizes = [size for size in block_sizes(int(flat.shape[0]), self.servers) if size]
-        self.exchange = Exchange(self.method, tuple(sizes), self.seed)
+        pieces = cut(self.shapes or [(int(flat.shape[0]),)], sizes)
+        self.exchange = Exchange(self.method, tuple(sizes), self.seed, pieces)
         self.values = tf.split(flat, sizes)
         self.server = [self.exchange.init_server(value) for value in self.values]
+        shadows = 1 if self.method.down.is_dense else self.workers
+        self.shadows = [[self.exchange.init_shadow(value)] * shadows for value in self.values]
+        self.signal, self.steps = Signal(), 0
         self.locals = [list(self.values) for _ in range(self.workers)]
         self.state = [[self.exchange.init_worker(value) for value in self.values] for _ in range(self.workers)]
         self.version = 0
@@ -57,33 +63,44 @@ class Simulation:
         """Trains every worker, then push, merge, refresh, pull.
 
         Args:
-            train: (worker, local weights f32[n], steps, round) -> new local weights f32[n].
+            train: (worker, local weights f32[n], steps, round) -> new local weights f32[n], or (weights, mean loss).
             steps: mini-batches per worker in this round.
         """
+        losses = []
         for worker in range(self.workers):
             trained = train(worker, np.concatenate([b.numpy() for b in self.locals[worker]]), steps, self.round)
+            trained, loss = trained if isinstance(trained, tuple) else (trained, float("nan"))
             self.locals[worker] = tf.split(tf.constant(trained, tf.float32), list(self.exchange.sizes))
-        agreed, updates = self.agreed, []
-        pushed = [self._exchange_block(block, steps, updates) for block in range(len(self.values))]
+            losses.append(loss)
+        self.agreed = [dict(agreed, round=tf.constant(self.round)) for agreed in self.agreed]
+        agreed, updates, self.steps = self.agreed, [], self.steps + steps
+        pushed = [self._exchange_block(block, steps, losses, updates) for block in range(len(self.values))]
         if self.method.refreshes(self.round):
             self._refresh(updates)
         for block in range(len(self.values)):
             self._pull(block, agreed[block], pushed[block])
         self.round += 1
+        self.signal = self.signal.after(self.planned, self.steps, float(np.mean(losses)))
 
-    def _exchange_block(self, block: int, steps: int, updates: list) -> list[tf.Tensor | None]:
+    @property
+    def planned(self) -> int:
+        """Mini-batches per worker in the next round."""
+        return self.method.trigger.plan(self.signal)
+
+    def _exchange_block(self, block: int, steps: int, losses: list, updates: list) -> list[tf.Tensor | None]:
         exchange, whole = self.exchange, self.method.pushes_whole(self.round)
         incoming, pushed = [], []
         for worker in range(self.workers):
             draw = exchange.draw(self.round, worker)
             state, local = self.state[worker][block], self.locals[worker][block]
             payload, _, edits = exchange.push(block, state, local, self.agreed[block], draw, whole)
+            self.locals[worker][block] = edits.pop("local", local)
             self.state[worker][block] = edited(state, edits)
             self._count(block, payload, "push_bytes")
             incoming.append(exchange.receive(block, payload, self.agreed[block], draw, whole))
             pushed.append(exchange.chosen(block, payload, self.agreed[block], draw))
-        note = Note(tf.constant(True), tf.constant(float("nan")), tf.constant(steps))
-        increments, edits = exchange.merge(self.server[block], self.values[block], incoming, [note] * self.workers)
+        notes = [Note(tf.constant(True), tf.constant(loss, tf.float32), tf.constant(steps)) for loss in losses]
+        increments, edits = exchange.merge(self.server[block], self.values[block], incoming, notes)
         self.server[block] = edited(self.server[block], edits)
         before = self.values[block]
         for increment in increments:
@@ -101,18 +118,20 @@ class Simulation:
 
     def _pull(self, block: int, agreed: State, pushed: list[tf.Tensor | None]) -> None:
         exchange, everything = self.exchange, self.method.pulls_whole(self.round)
-        shared = None
+        shared, is_dense = None, self.method.down.is_dense
         for worker in range(self.workers):
+            number = 0 if is_dense else worker
+            shadow = self.shadows[block][number]
             if everything:
-                payload: Payload = {"value": exchange.held_by_workers(self.server[block], self.values[block])}
+                payload: Payload = {"value": exchange.held_by_worker(shadow, self.values[block])}
                 self.locals[worker][block] = payload["value"]
                 self.state[worker][block] = exchange.init_worker(payload["value"])
             else:
-                draw = exchange.draw(self.round, -1 if self.method.down.is_dense else worker)
+                draw = exchange.draw(self.round, -1 if is_dense else worker)
                 held = agreed if pushed[worker] is None else dict(agreed, pushed=pushed[worker])
-                if shared is None or not self.method.down.is_dense:
-                    shared, edits = exchange.answer(block, self.server[block], self.values[block], held, draw)
-                    self.server[block] = edited(self.server[block], edits)
+                if shared is None or not is_dense:
+                    shared, edits = exchange.answer(block, shadow, self.values[block], held, draw)
+                    self.shadows[block][number] = edited(shadow, edits)
                 payload, state = shared, self.state[worker][block]
                 local, edits = exchange.adopt(block, state, self.locals[worker][block], payload, held, draw)
                 self.locals[worker][block], self.state[worker][block] = local, edited(state, edits)
@@ -133,22 +152,24 @@ def simulate(
     workers: int,
     servers: int = 1,
     seed: int = 0,
+    shapes: Sequence[Sequence[int]] = (),
 ) -> Simulation:
-    """Runs `rounds` whole rounds of p steps and returns the simulation at its end.
+    """Runs `rounds` whole rounds, of as many steps as the method plans, and returns the simulation at its end.
 
     Args:
         method: the recipe.
         initial: f32[n], the weights every worker and the server start from.
-        train: (worker, local weights f32[n], steps, round) -> new local weights f32[n].
+        train: (worker, local weights f32[n], steps, round) -> new local weights f32[n], or (weights, mean loss).
         rounds: how many rounds.
         workers: K. servers: number of blocks. seed: the run's seed.
+        shapes: of the variables that `initial` holds one after another; () takes it for one column.
     """
     for name, value in (("rounds", rounds), ("workers", workers), ("servers", servers)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{name} must be an integer of at least 1. Received: {value!r}")
     if np.size(initial) == 0:
         raise ValueError("initial must hold at least one weight. Received: none")
-    simulation = Simulation(method, initial, workers, servers, seed)
+    simulation = Simulation(method, initial, workers, servers, seed, shapes)
     for _ in range(rounds):
-        simulation.run_round(train, method.p)
+        simulation.run_round(train, simulation.planned)
     return simulation

@@ -19,6 +19,7 @@ import tensorflow as tf
 State = dict[str, tf.Tensor]
 Payload = dict[str, tf.Tensor]  # name -> tensor that crosses the wire; nothing else does
 On = Callable[[int], contextlib.AbstractContextManager]  # on(j): run the following where block j lives
+Pieces = tuple[tuple[int, int], ...]  # what a block holds of each variable, in order: (rows, columns)
 
 
 def anywhere(block: int) -> contextlib.AbstractContextManager:
@@ -59,6 +60,29 @@ class Note:
     steps: tf.Tensor
 
 
+@dataclasses.dataclass(frozen=True)
+class Signal:
+    """What the chief knows when a round is about to begin.
+
+    Attributes:
+        round: its number.
+        steps: local steps done so far, per worker.
+        before: steps that were planned for the round before; 0 in round 0.
+        loss: mean over workers of the training loss in the round before (nan when unknown).
+        first_loss: the same of round 0.
+    """
+
+    round: int = 0
+    steps: int = 0
+    before: int = 0
+    loss: float = math.nan
+    first_loss: float = math.nan
+
+    def after(self, planned: int, steps: int, loss: float) -> Signal:
+        """The signal of the next round, once this one has ended with `steps` done in all and this `loss`."""
+        return Signal(self.round + 1, steps, planned, loss, self.first_loss if self.round else loss)
+
+
 @runtime_checkable
 class Selector(Protocol):
     """WHICH entries are communicated.
@@ -76,7 +100,10 @@ class Selector(Protocol):
 
 @runtime_checkable
 class Codec(Protocol):
-    """HOW values are written. Sees nothing but the values."""
+    """HOW values are written. Sees nothing but the values.
+
+    A codec (or a selector) that goes by columns or by variables has a field `pieces`, and is `fitted` to its block.
+    """
 
     def encode(self, value: tf.Tensor, seed: tf.Tensor) -> Payload:
         """f32[k] -> tensors to send."""
@@ -87,7 +114,13 @@ class Codec(Protocol):
 
 @runtime_checkable
 class Memory(Protocol):
-    """What becomes of the UNSENT. Owns the anchor: the block as it was when both ends last agreed on it."""
+    """What becomes of the UNSENT. Owns the anchor: the block as it was when both ends last agreed on it.
+
+    `returns` says that a push takes the update out of the local block: `keep` has an edit "local", the block that
+    training goes on from once a pulled update has been subtracted from it.
+    """
+
+    returns: bool
 
     def init(self, local: tf.Tensor) -> State:
         """State of a worker that has just taken over the whole block `local`, f32[n]."""
@@ -95,11 +128,11 @@ class Memory(Protocol):
     def recall(self, state: State, local: tf.Tensor, index: tf.Tensor | None) -> tf.Tensor:
         """The update to send at `index`: anchor - local there, f32[k] (positive = descent)."""
 
-    def keep(self, state: State, wanted: Entries, sent: Entries) -> Edits:
-        """After a push: `wanted` was to be sent, the receiver decodes it as `sent`."""
+    def keep(self, state: State, local: tf.Tensor, wanted: Entries, sent: Entries) -> Edits:
+        """After a push from the block `local`, f32[n]: `wanted` was to be sent, the receiver decodes it as `sent`."""
 
-    def rebase(self, state: State, local: tf.Tensor, before: Entries, after: Entries) -> Edits:
-        """After a pull changed `before` into `after` and the block into `local`, f32[n]."""
+    def rebase(self, state: State, local: tf.Tensor, before: Entries, after: Entries, pulled: Entries) -> Edits:
+        """After a pull of `pulled` weights changed `before` into `after` and the block into `local`, f32[n]."""
 
 
 @runtime_checkable
@@ -125,11 +158,14 @@ class Adopt(Protocol):
 
 @runtime_checkable
 class Trigger(Protocol):
-    """WHEN an exchange takes place."""
+    """WHEN an exchange takes place. The chief plans each round; every worker is told."""
 
     @property
     def period(self) -> int:
-        """Local steps per round, at least 1."""
+        """Local steps of the first round, at least 1."""
+
+    def plan(self, signal: Signal) -> int:
+        """Local steps of the round that is about to begin, at least 1."""
 
 
 @runtime_checkable
@@ -153,6 +189,11 @@ class Agreement(Protocol):
 
     def agree(self, keys: list[tf.Tensor], sizes: list[int], on: On = anywhere) -> list[State]:
         """Keys of every block -> what the selectors of every block are given."""
+
+
+def fitted(rule, pieces: Pieces):
+    """`rule` for a block that holds `pieces`: as it is, unless it has a field for them."""
+    return dataclasses.replace(rule, pieces=pieces) if hasattr(rule, "pieces") else rule
 
 
 def is_number(value: object) -> bool:
@@ -180,6 +221,17 @@ def reduced(value: tf.Tensor, entries: Entries) -> tf.Tensor:
     if entries.index is None:
         return value - entries.value
     return tf.tensor_scatter_nd_sub(value, entries.index[:, None], entries.value)
+
+
+def summed(increments: list[Entries], like: tf.Tensor) -> tf.Tensor:
+    """The sum of `increments`, in order, over a block of the size of `like`. f32[n]"""
+    total = tf.zeros_like(like)
+    for increment in increments:
+        if increment.index is None:
+            total = total + increment.value
+        else:
+            total = tf.tensor_scatter_nd_add(total, increment.index[:, None], increment.value)
+    return total
 
 
 def taken(value: tf.Tensor, index: tf.Tensor | None) -> tf.Tensor:

@@ -171,15 +171,15 @@ def test_a_pull_changes_what_was_pushed_and_nothing_else(method):
     exchange = Exchange(method, SIZES, 5)
     agreed, draw, start = agree(exchange)[0], exchange.draw(4, 2), draw_normal(50, 0)
     local, value = start + 0.1 * draw_normal(50, 1), start + 0.1 * draw_normal(50, 2)
-    state, server = exchange.init_worker(start), exchange.init_server(start)
+    state, shadow = exchange.init_worker(start), exchange.init_shadow(start)
     _, chosen, edits = exchange.push(0, state, local, agreed, draw, False)
     held = agreed if chosen is None else dict(agreed, pushed=chosen)
-    answer, server_edits = exchange.answer(0, server, value, held, draw)
+    answer, shadow_edits = exchange.answer(0, shadow, value, held, draw)
     adopted, _ = exchange.adopt(0, edited(state, edits), local, answer, held, draw)
     inside = np.arange(50) if chosen is None else chosen.numpy()
     outside = np.setdiff1d(np.arange(50), inside)
     np.testing.assert_array_equal(adopted.numpy()[outside], local.numpy()[outside])
-    theirs = exchange.held_by_workers(edited(server, server_edits), value)
+    theirs = exchange.held_by_worker(edited(shadow, shadow_edits), value)
     np.testing.assert_array_equal(adopted.numpy()[inside], theirs.numpy()[inside])
     np.testing.assert_allclose(theirs, value, atol=0.005)
 
@@ -187,15 +187,15 @@ def test_a_pull_changes_what_was_pushed_and_nothing_else(method):
 def test_the_server_s_picture_of_its_workers_is_theirs_to_the_bit():
     exchange = Exchange(METHODS["quant, pull too"], (50,), 3)
     (agreed,), value = agree(exchange), draw_normal(50, 0)
-    state, server, local = exchange.init_worker(value), exchange.init_server(value), value
+    state, shadow, local = exchange.init_worker(value), exchange.init_shadow(value), value
     for number in range(5):
         value = value - 0.1 * draw_normal(50, number + 1)
         draw = exchange.draw(number, -1)
-        answer, edits = exchange.answer(0, server, value, agreed, draw)
-        server = edited(server, edits)
+        answer, edits = exchange.answer(0, shadow, value, agreed, draw)
+        shadow = edited(shadow, edits)
         local, edits = exchange.adopt(0, state, local, answer, agreed, draw)
         state = edited(state, edits)
-        np.testing.assert_array_equal(local, exchange.held_by_workers(server, value))
+        np.testing.assert_array_equal(local, exchange.held_by_worker(shadow, value))
         np.testing.assert_array_equal(local, state["mirror"])
         # What the last rounding left out is at most a level, and goes with the next answer.
         assert np.abs(local - value).max() <= answer["0.scale"].numpy().max() / 127 * 1.001

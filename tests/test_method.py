@@ -77,7 +77,6 @@ def test_prints_and_compares(name):
         ({"up": Channel(memory=Qsgd())}, TypeError, "memory must be a Memory, .* Received: Qsgd"),
         ({"up": Channel((Every(1),))}, TypeError, "selector must be a Selector, .* Received: Every"),
         ({"up": Channel(carries="weights")}, ValueError, "up channel carries 'update'. Received: 'weights'"),
-        ({"down": Channel((Core(),))}, ValueError, "must be Dense.* Received selectors"),
         ({"pacing": "async"}, ValueError, "pacing must be 'sync'. Received: 'async'"),
     ],
 )

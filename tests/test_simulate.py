@@ -288,7 +288,7 @@ def test_a_quantised_pull_leaves_all_workers_alike_and_near_the_server():
         locals_ = [flatten(blocks) for blocks in simulation.locals]
         for other in locals_[1:]:
             np.testing.assert_array_equal(other, locals_[0])
-        shadow = flatten([state["shadow.anchor"] for state in simulation.server])
+        shadow = flatten([shadows[0]["anchor"] for shadows in simulation.shadows])
         np.testing.assert_array_equal(shadow, locals_[0])
         # The error is that of one answer, not of all: a level of what the server did in a round (0.5 at most here).
         assert np.abs(shadow - simulation.weights).max() < 0.6 / 127

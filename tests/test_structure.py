@@ -19,7 +19,7 @@ EVERYTHING = [*PRODUCT, *CONFIGS, *TOOLS, *TESTS, "setup.py"]
 LAYERS = [
     ("slimdp_tf.version", "slimdp_tf.types"),
     ("slimdp_tf.rules", "slimdp_tf.testing"),
-    ("slimdp_tf.channel",),
+    ("slimdp_tf.channel", "slimdp_tf.pieces"),
     ("slimdp_tf.method",),
     ("slimdp_tf.methods",),
     ("slimdp_tf.exchange",),

@@ -12,6 +12,8 @@ import math
 import tensorflow as tf
 
 from slimdp_tf.exchange import block_sizes
+from slimdp_tf.pieces import cut
+from slimdp_tf.types import Pieces
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +33,11 @@ class Layout:
         """Cuts `variables` into equal blocks, at most one per server."""
         entries = sum(math.prod(v.shape.as_list()) for v in variables)
         return cls(tuple(variables), tuple(size for size in block_sizes(entries, servers) if size))
+
+    @property
+    def pieces(self) -> tuple[Pieces, ...]:
+        """What each block holds of the variables, as rows and columns."""
+        return cut([v.shape.as_list() for v in self.variables], self.sizes)
 
     @property
     def entries(self) -> int:

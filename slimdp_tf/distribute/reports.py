@@ -18,6 +18,7 @@ class Report:
     Attributes:
         seconds: f64[3], pull, compute and push.
         steps: local steps done.
+        loss: mean training loss of these steps, nan when unknown.
         bytes: f64[blocks of all that is shared, 4], values pushed, keys pushed, values pulled, keys pulled.
         matches: f64[2], signatures that matched and that did not.
         explored: entries pushed beyond the core.
@@ -27,6 +28,7 @@ class Report:
 
     seconds: np.ndarray
     steps: int
+    loss: float
     bytes: np.ndarray
     matches: np.ndarray
     explored: float
@@ -42,8 +44,16 @@ def parse_report(outputs: list[tf.Tensor], blocks: int) -> Report:
         blocks: how many blocks the vector has counts for.
     """
     numbers, *others = [output.numpy() for output in outputs]
-    counts, rest = numbers[4 : 4 + 4 * blocks].reshape(blocks, 4), numbers[4 + 4 * blocks :]
-    return Report(numbers[:3], int(numbers[3]), counts, rest[:2], float(rest[2]), rest[3:], others)
+    (steps, loss), counts, rest = numbers[3:5], numbers[5 : 5 + 4 * blocks], numbers[5 + 4 * blocks :]
+    return Report(
+        numbers[:3], int(steps), float(loss), counts.reshape(blocks, 4), rest[:2], float(rest[2]), rest[3:], others
+    )
+
+
+def mean_loss(reports: list[Report]) -> float:
+    """The mean loss over the workers that trained, nan when it is unknown."""
+    losses = [report.loss for report in reports if report.steps]
+    return float(np.mean(losses)) if losses else float("nan")
 
 
 def make_record(reports: list[Report], started: float, worked: float, **known) -> RoundRecord:

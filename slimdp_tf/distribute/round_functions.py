@@ -37,7 +37,7 @@ class RoundFunctions:
         if key not in self._traced:
             scalar = tf.TensorSpec([], tf.int32)
             self._traced[key] = tf.function(
-                lambda *arguments: self._work(local_steps, pull, push, *arguments), autograph=False
+                lambda *arguments: self._work(step, local_steps, pull, push, *arguments), autograph=False
             ).get_concrete_function(step.handle_specs, step.argument_specs, scalar, scalar, scalar)
         return self._traced[key]
 
@@ -55,7 +55,7 @@ class RoundFunctions:
         outputs = [fetch_here(output) for output in outputs]
         return parse_report(outputs, sum(len(shared.blocks) for shared in self.cache.shared.values()))
 
-    def _work(self, local_steps, pull, push, handles, arguments, steps, number, worker):
+    def _work(self, step, local_steps, pull, push, handles, arguments, steps, number, worker):
         shared = list(self.cache.shared.values())
         begun = tf.timestamp()
         pulled, matches = [_no_bytes(s) for s in shared], tf.zeros([2], tf.int64)
@@ -65,20 +65,21 @@ class RoundFunctions:
         adopted_at = _time_after([*pulled, matches])
         with tf.control_dependencies([adopted_at]):
             done, outputs = local_steps(handles, arguments, steps)
+        loss = tf.reduce_sum(outputs[0][:1]) if step.has_loss else tf.constant(float("nan"), tf.float64)
         trained_at = _time_after([done, *outputs])
         pushed, explored = [_no_bytes(s) for s in shared], tf.zeros([], tf.int64)
         if push is not None:  # a worker without data has nothing to say
             nothing = [*pushed, explored]
-            *pushed, explored = tf.cond(done > 0, lambda: self._push(number, worker, push, done), lambda: nothing)
+            note = tf.stack([tf.cast(loss, tf.float32), tf.cast(done, tf.float32)])
+            *pushed, explored = tf.cond(done > 0, lambda: self._push(number, worker, push, note), lambda: nothing)
         pushed_at = _time_after([*pushed, explored])
         seconds = [adopted_at - begun, trained_at - adopted_at, pushed_at - trained_at]
         counts = tf.concat([tf.concat([out, into], 1) for out, into in zip(pushed, pulled)], 0)
         metrics = [v.value() for v in self.cache.of_role(Role.SUM)]
-        numbers = [seconds, done, counts, matches, explored, *metrics]
+        numbers = [seconds, done, loss, counts, matches, explored, *metrics]
         return [tf.concat([tf.reshape(tf.cast(n, tf.float64), [-1]) for n in numbers], 0), *outputs]
 
-    def _push(self, number: tf.Tensor, worker: tf.Tensor, push: str, done: tf.Tensor) -> list[tf.Tensor]:
-        note = tf.stack([float("nan"), tf.cast(done, tf.float32)])
+    def _push(self, number: tf.Tensor, worker: tf.Tensor, push: str, note: tf.Tensor) -> list[tf.Tensor]:
         sent = [
             shared.push(number, worker, push == "whole" and role is Role.WEIGHT, note)
             for role, shared in self.cache.shared.items()

@@ -16,7 +16,7 @@ import tensorflow as tf
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import GONE, ClusterError, Servers, constant_here
 from slimdp_tf.distribute.local_variable import LocalVariable
-from slimdp_tf.distribute.reports import Report, make_record, sum_traffic
+from slimdp_tf.distribute.reports import Report, make_record, mean_loss, sum_traffic
 from slimdp_tf.distribute.roles import Role, role_of
 from slimdp_tf.distribute.round_functions import RoundFunctions
 from slimdp_tf.distribute.shared import Shared
@@ -27,6 +27,7 @@ from slimdp_tf.distribute.workers import Workers
 from slimdp_tf.measure.record import RoundRecord
 from slimdp_tf.method import Method
 from slimdp_tf.methods import plump
+from slimdp_tf.types import Signal
 
 
 class NonFiniteUpdateError(ArithmeticError):
@@ -51,6 +52,7 @@ class Rounds:
         self.records: list[RoundRecord] = []
         self.listeners: list[Callable[[RoundRecord], None]] = []
         self.round = self.steps = 0
+        self._signal = Signal()
         self._refusal: NonFiniteUpdateError | None = None
         self._weights: list[LocalVariable] = []
         self._traces: dict[Step, object] = {}
@@ -131,6 +133,11 @@ class Rounds:
         self.workers.is_closed = True
 
     # -- running --------------------------------------------------------------------------------------------------
+
+    @property
+    def planned(self) -> int:
+        """Local steps of the round that is about to begin."""
+        return self.method.trigger.plan(self._signal)
 
     def run(
         self, step: Step, handles: Callable[[int], list], arguments: list, steps: int, is_exchanging: bool
@@ -222,6 +229,7 @@ class Rounds:
         self._record(list(reports.values()), int(core), len(refused), started, worked)
         self._has_answer = True
         self.round += 1
+        self._signal = self._signal.after(self.planned, self.steps, mean_loss(list(reports.values())))
 
     def _note_refusal(self, not_finite: list[int]) -> None:
         if self.on_nonfinite == "raise":

@@ -32,7 +32,7 @@ class Shared:
 
     def __init__(self, method: Method, variables: list[LocalVariable], devices: list[str], workers: Workers, seed: int):
         self.layout = Layout.of(variables, len(devices))
-        self.exchange = Exchange(method, self.layout.sizes, seed)
+        self.exchange = Exchange(method, self.layout.sizes, seed, self.layout.pieces)
         self.devices, self.workers = devices[: len(self.layout.sizes)], workers
         templates = _templates(self.exchange)
         self.blocks = [Block(self.exchange, j, d, len(workers), templates[j]) for j, d in enumerate(self.devices)]
@@ -66,7 +66,7 @@ class Shared:
                 self._write(j, self.exchange.init_worker(payload["value"]))
             else:
                 payload = {name: tf.identity(tensor) for name, tensor in block.read_answer().items()}
-                agreed = dict(self._agreed(j), pushed=self._shelves[j]["pushed"].read())
+                agreed = dict(self._agreed(j), pushed=self._shelves[j]["pushed"].read(), round=round_number - 1)
                 new, edits = self.exchange.adopt(j, self._state(j), local[j], payload, agreed, draw)
                 pulled.append(new)
                 self._write(j, edits)
@@ -86,16 +86,20 @@ class Shared:
         """
         draw = self.exchange.draw(round_number, worker)
         local = self.layout.flatten([v.value() for v in self.layout.variables])
-        counts, explored = [], tf.zeros([], tf.int64)
+        counts, explored, returned = [], tf.zeros([], tf.int64), []
         for j, block in enumerate(self.blocks):
-            agreed = self._agreed(j)
+            agreed = dict(self._agreed(j), round=round_number)
             payload, pushed, edits = self.exchange.push(j, self._state(j), local[j], agreed, draw, whole)
             block.store(payload, tf.cast(round_number, tf.int64), note)
             if pushed is not None:
                 edits = dict(edits, pushed=pushed)
                 explored += tf.size(pushed, tf.int64) - tf.size(agreed["core"], tf.int64)
+            returned.append(edits.pop("local", None))
             self._write(j, edits)
             counts.append(tf.stack(payload_bytes(payload)))
+        if self.exchange.method.up.memory.returns:
+            for variable, value in zip(self.layout.variables, self.layout.restore(returned)):
+                variable.assign(value)
         return tf.stack(counts), explored
 
     def _renew_keys(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -210,13 +214,13 @@ def _templates(exchange: Exchange) -> list[tuple[Payload, Payload]]:
         found = []
         keys = [tf.zeros([0], tf.int32) for _ in exchange.sizes]
         for j, (size, agreed) in enumerate(zip(exchange.sizes, exchange.agree(keys, 0))):
-            local, draw = tf.zeros([size]), exchange.draw(0, 0)
+            local, draw, agreed = tf.zeros([size]), exchange.draw(0, 0), dict(agreed, round=tf.constant(0))
             state = exchange.init_worker(local)
             pushed: Payload = {}
             for whole in (False, True) if exchange.method.agreement.whole else (False,):
                 pushed.update(exchange.push(j, state, local, agreed, draw, whole)[0])
             held = dict(agreed, pushed=keys[j])
-            found.append((pushed, exchange.answer(j, exchange.init_server(local), local, held, draw)[0]))
+            found.append((pushed, exchange.answer(j, exchange.init_shadow(local), local, held, draw)[0]))
         return found
 
     return tf.function(trace, autograph=False).get_concrete_function().structured_outputs

@@ -42,10 +42,13 @@ class Block:
             self.tags = [tf.Variable(tf.constant(-1, tf.int64)) for _ in range(workers)]
             self.notes = [tf.Variable(tf.zeros([2])) for _ in range(workers)]
             answers = 1 if exchange.method.down.is_dense else workers
+            zeros = tf.zeros([size])
+            self.shadows = [{n: tf.Variable(t) for n, t in exchange.init_shadow(zeros).items()} for _ in range(answers)]
             self.answers = [{name: Vector(t.dtype) for name, t in answered.items()} for _ in range(answers)]
         self.slot_here = {name: Shelf([slot[name] for slot in self.slots]) for name in pushed}
         self.tag_here, self.note_here = Shelf(self.tags), Shelf(self.notes)
         self.answer_here = {name: Shelf([a[name] for a in self.answers]) for name in answered} if answers > 1 else None
+        self.held_here = Shelf([s["anchor"] for s in self.shadows]) if self.shadows[0] and answers > 1 else None
 
     @property
     def agreed(self) -> State:
@@ -72,8 +75,9 @@ class Block:
     def read_everything(self) -> tf.Tensor:
         """The block as a worker takes it over that pulls everything, on the server until it is used."""
         with tf.device(self.device):
-            state = {name: variable.read_value() for name, variable in self.state.items()}
-            return self.exchange.held_by_workers(state, self.value.read_value())
+            if self.held_here is not None:
+                return self.held_here.read()
+            return self.exchange.held_by_worker(_values_of(self.shadows[0]), self.value.read_value())
 
     # -- called in the merge's function ---------------------------------------------------------------------------
 
@@ -100,9 +104,8 @@ class Block:
 
             def merge():
                 incoming, notes = self._incoming(verdicts, whole)
-                state = {name: variable.read_value() for name, variable in self.state.items()}
-                increments, edits = self.exchange.merge(state, before, incoming, notes)
-                self._apply(increments, edits)
+                increments, edits = self.exchange.merge(_values_of(self.state), before, incoming, notes)
+                self._apply(increments, self.state, edits)
                 self.merged.assign(round_number)
                 return self.value.read_value()
 
@@ -113,19 +116,19 @@ class Block:
     def prepare_answers(self, verdicts: tf.Tensor) -> None:
         """Makes ready what each worker is to pull, from what it last pushed."""
         with tf.device(self.device):
-            state = {name: variable.read_value() for name, variable in self.state.items()}
             value = self.value.read_value()
-            for worker, answer in enumerate(self.answers):
+            agreed = dict(self.agreed, round=tf.cast(self.merged, tf.int32))
+            for worker, (answer, shadow) in enumerate(zip(self.answers, self.shadows)):
                 tag = self.tags[worker].read_value()
                 if self.exchange.method.down.is_dense:
-                    draw, held = self.exchange.draw(tf.cast(self.merged, tf.int32), -1), self.agreed
+                    draw, held = self.exchange.draw(agreed["round"], -1), agreed
                 else:
                     draw = self.exchange.draw(tf.cast(tag, tf.int32), worker)
-                    held = dict(self.agreed, pushed=self._pushed(worker, draw))
-                payload, edits = self.exchange.answer(self.number, state, value, held, draw)
+                    held = dict(agreed, pushed=self._pushed(worker, draw))
+                payload, edits = self.exchange.answer(self.number, _values_of(shadow), value, held, draw)
                 for name, tensor in payload.items():
                     answer[name].write(tensor)
-                self._apply([], edits)
+                self._apply([], shadow, edits)
 
     def adopt_keys(self, agreed: State) -> None:
         """Puts a new agreement in place."""
@@ -140,6 +143,9 @@ class Block:
             self.value.assign(value)
             for name, tensor in self.exchange.init_server(tf.identity(value)).items():
                 self.state[name].assign(tensor)
+            for shadow in self.shadows:
+                for name, tensor in self.exchange.init_shadow(tf.identity(value)).items():
+                    shadow[name].assign(tensor)
             for tag in self.tags:
                 tag.assign(tf.constant(-1, tf.int64))
 
@@ -179,11 +185,15 @@ class Block:
 
         return tf.cond(is_pushed, index, lambda: tf.zeros([0], tf.int32))
 
-    def _apply(self, increments: list[Entries], edits: Edits) -> None:
+    def _apply(self, increments: list[Entries], state: dict[str, tf.Variable], edits: Edits) -> None:
         for increment in increments:
             if increment.index is None:
                 self.value.assign_sub(increment.value)
             else:
                 self.value.scatter_sub(tf.IndexedSlices(increment.value, increment.index))
         for name, edit in edits.items():
-            write_handle(self.state[name].handle, edit)
+            write_handle(state[name].handle, edit)
+
+
+def _values_of(variables: dict[str, tf.Variable]) -> State:
+    return {name: variable.read_value() for name, variable in variables.items()}

@@ -19,12 +19,14 @@ class Step:
         element_specs: the element_spec of each iterator.
         argument_specs: specs of the further tensors.
         is_repeatable: whether `function` gives one f64[m] and may run p times in a loop.
+        has_loss: whether the first of a repeatable step's f64[m] is the loss; of several steps it is the mean.
     """
 
     function: Callable
     element_specs: list
     argument_specs: list[tf.TensorSpec]
     is_repeatable: bool
+    has_loss: bool = False
 
     @property
     def handle_specs(self) -> list[tf.TensorSpec]:
@@ -52,7 +54,12 @@ class Step:
             optional = iterator.get_next_as_optional()
 
             def step():
-                return done + 1, tf.constant(True), self.function([optional.get_value()], arguments)[0]
+                new = self.function([optional.get_value()], arguments)[0]
+                if self.has_loss:
+                    mean = tf.reduce_sum(outputs[:1])  # of the steps so far; 0 before the first, which has no outputs
+                    mean += (new[0] - mean) / tf.cast(done + 1, tf.float64)
+                    new = tf.concat([mean[None], new[1:]], 0)
+                return done + 1, tf.constant(True), new
 
             return tf.cond(optional.has_value(), step, lambda: (done, tf.constant(False), outputs))
 

@@ -172,7 +172,9 @@ class SlimDPStrategy(_tf.StrategyBase):
             batch.take()
         is_training = any(v.is_written_in(self.rounds.graph_of(step)) for v in self._used[1])
         self._waited += is_training
-        is_exchanging = is_training and self._waited % self.method.p == 0
+        is_exchanging = is_training and self._waited >= self.rounds.planned
+        if is_exchanging:
+            self._waited = 0
         reports = self.rounds.run(step, lambda w: [b.iterator.handle(w) for b in batches], tensors, 1, is_exchanging)
         self.rounds.raise_refusal()
         if not reports:

@@ -16,16 +16,18 @@ class Forget:
     The anchor is the block at the start of the round: delta = w(start) - w(now).
     """
 
+    returns = False
+
     def init(self, local: tf.Tensor) -> State:
         return {"anchor": local}
 
     def recall(self, state: State, local: tf.Tensor, index: tf.Tensor | None) -> tf.Tensor:
         return taken(state["anchor"], index) - taken(local, index)
 
-    def keep(self, state: State, wanted: Entries, sent: Entries) -> Edits:
+    def keep(self, state: State, local: tf.Tensor, wanted: Entries, sent: Entries) -> Edits:
         return {}
 
-    def rebase(self, state: State, local: tf.Tensor, before: Entries, after: Entries) -> Edits:
+    def rebase(self, state: State, local: tf.Tensor, before: Entries, after: Entries, pulled: Entries) -> Edits:
         return {"anchor": local}
 
 
@@ -37,15 +39,17 @@ class Carry:
     and local together. Hence for every entry: sum of what was sent + (anchor - local) = all local displacement.
     """
 
+    returns = False
+
     def init(self, local: tf.Tensor) -> State:
         return {"anchor": local}
 
     def recall(self, state: State, local: tf.Tensor, index: tf.Tensor | None) -> tf.Tensor:
         return taken(state["anchor"], index) - taken(local, index)
 
-    def keep(self, state: State, wanted: Entries, sent: Entries) -> Edits:
+    def keep(self, state: State, local: tf.Tensor, wanted: Entries, sent: Entries) -> Edits:
         return {"anchor": Entries(sent.index, taken(state["anchor"], sent.index) - sent.value)}
 
-    def rebase(self, state: State, local: tf.Tensor, before: Entries, after: Entries) -> Edits:
+    def rebase(self, state: State, local: tf.Tensor, before: Entries, after: Entries, pulled: Entries) -> Edits:
         unsent = taken(state["anchor"], after.index) - before.value
         return {"anchor": Entries(after.index, after.value + unsent)}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from slimdp_tf.types import Signal
+
 
 @dataclasses.dataclass(frozen=True)
 class Every:
@@ -20,3 +22,6 @@ class Every:
             raise ValueError(
                 f"p, the mini-batches per round, must be an integer of at least 1. Received: {self.period!r}"
             )
+
+    def plan(self, signal: Signal) -> int:
+        return self.period

@@ -58,7 +58,7 @@ class MemoryContract(Contract):
             index = index if index is None else tf.constant(index, tf.int32)
             moved = draw_eighths(self.size, 10 + number)
             local = local - moved
-            before, decoded, state = push(state, local, index)
+            before, decoded, local, state = push(state, local, index)
             kept = rule.recall(state, local, None)
             local, state = pull(state, local, index, taken(draw_eighths(self.size, 20 + number), index))
             found = {name: (tensor.shape, tensor.dtype) for name, tensor in state.items()}
@@ -68,14 +68,15 @@ class MemoryContract(Contract):
 
 
 def _push(rule: Memory) -> Callable:
-    """(state, local, index) -> what is recalled of all entries, what the receiver decodes, the new state."""
+    """(state, local, index) -> all that is recalled, what the receiver decodes, the new local, the new state."""
 
     def push(state, local, index):
         recalled = rule.recall(state, local, None)
         wanted = rule.recall(state, local, index)
         decoded = tf.round(wanted)  # a coarse codec, exact in binary
-        edits = rule.keep(state, Entries(index, wanted), Entries(index, decoded))
-        return recalled, decoded, edited(state, edits)
+        edits = rule.keep(state, local, Entries(index, wanted), Entries(index, decoded))
+        local = edits.pop("local") if rule.returns else local
+        return recalled, decoded, local, edited(state, edits)
 
     return push
 
@@ -86,6 +87,6 @@ def _pull(rule: Memory) -> Callable:
     def pull(state, local, index, pulled):
         before, after = Entries(index, taken(local, index)), Entries(index, pulled)
         local = written(local, after)
-        return local, edited(state, rule.rebase(state, local, before, after))
+        return local, edited(state, rule.rebase(state, local, before, after, after))
 
     return pull

@@ -24,6 +24,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from slimdp_tf.distribute.data import ShardedDataset, ShardedIterator
 from slimdp_tf.distribute.step import Step
 from slimdp_tf.distribute.strategy import LocalVariable, SlimDPStrategy
+from slimdp_tf.training.batch_loss import run_with_loss
 from slimdp_tf.training.round_iterator import RoundIterator
 
 KERAS_VERSIONS = ("3.12", "3.15")
@@ -123,7 +124,7 @@ class _Training:
     def _step_for(self, element_spec) -> Step:
         flat = tuple(tree.flatten(element_spec))
         if flat not in self._steps:
-            self._steps[flat] = Step(self._train_step, [element_spec], [], True)
+            self._steps[flat] = Step(self._train_step, [element_spec], [], True, has_loss=True)
             with self.strategy.scope():
                 if not self.model.optimizer.built:
                     self.model.optimizer.build(self.model.trainable_variables)
@@ -141,12 +142,13 @@ class _Training:
 
     def _train_step(self, elements, arguments) -> list[tf.Tensor]:
         step = self.model._autoconvert_optionals(self.model.train_step)
-        logs = self.strategy.extended.call_for_each_replica(step, (elements[0],), {})
+        run = self.strategy.extended.call_for_each_replica
+        logs, loss = run_with_loss(self.model, lambda: run(step, (elements[0],), {}))
         if not isinstance(logs, dict):
             raise TypeError(f"train_step must return a dict of logs. Received: {type(logs).__name__}")
         values = {name: tf.convert_to_tensor(value) for name, value in logs.items()}
         self._names, self._shapes = list(values), [tuple(v.shape) for v in values.values()]
-        return [tf.concat([tf.reshape(tf.cast(v, tf.float64), [-1]) for v in values.values()], 0)]
+        return [tf.concat([tf.reshape(tf.cast(v, tf.float64), [-1]) for v in [loss, *values.values()]], 0)]
 
     def _metrics_written_in(self, graph) -> dict[str, tf.Tensor]:
         """What the metrics show that a step updates; a log that only bears a metric's name is not one of them."""
@@ -158,7 +160,7 @@ class _Training:
         return shown
 
     def _unpack(self, flat: np.ndarray) -> dict:
-        logs, start = {}, 0
+        logs, start = {}, 1  # after the loss of the mini-batches
         for name, shape in zip(self._names, self._shapes):
             size = math.prod(shape)
             value = flat[start : start + size].reshape(shape)

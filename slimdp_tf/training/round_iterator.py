@@ -56,7 +56,7 @@ class RoundIterator:
             if left <= 0:
                 self._warn_of_end()
                 break
-            self._iterator.steps = int(min(self.strategy.method.p, steps - step, left))
+            self._iterator.steps = int(min(self.strategy.rounds.planned, steps - step, left))
             self._seen += self._iterator.steps
             yield step, step + self._iterator.steps - 1, self._iterator
             self.strategy.rounds.raise_refusal()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from slimdp_tf.distribute.reports import Report, make_record, parse_report, sum_traffic
+from slimdp_tf.distribute.reports import Report, make_record, mean_loss, parse_report, sum_traffic
 from slimdp_tf.measure.record import Traffic
 
 
@@ -14,6 +14,7 @@ def make_report(**changes) -> Report:
     numbers = {
         "seconds": np.array([0.1, 0.2, 0.3]),
         "steps": 2,
+        "loss": 0.5,
         "bytes": np.array([[8.0, 4.0, 16.0, 2.0], [80.0, 40.0, 160.0, 20.0]]),
         "matches": np.array([3.0, 1.0]),
         "explored": 6.0,
@@ -24,10 +25,10 @@ def make_report(**changes) -> Report:
 
 
 def test_a_report_is_read_back_from_what_the_function_returned():
-    numbers = [0.1, 0.2, 0.3, 2.0, *range(8), 3.0, 1.0, 6.0, 11.0, 12.0]
+    numbers = [0.1, 0.2, 0.3, 2.0, 0.5, *range(8), 3.0, 1.0, 6.0, 11.0, 12.0]
     report = parse_report([tf.constant(numbers, tf.float64), tf.constant([5.0]), tf.constant(7)], blocks=2)
     np.testing.assert_array_equal(report.seconds, [0.1, 0.2, 0.3])
-    assert report.steps == 2
+    assert (report.steps, report.loss) == (2, 0.5)
     np.testing.assert_array_equal(report.bytes, [[0, 1, 2, 3], [4, 5, 6, 7]])
     np.testing.assert_array_equal(report.matches, [3, 1])
     assert report.explored == 6
@@ -57,3 +58,9 @@ def test_a_record_of_a_round():
     assert record.exchange_s == pytest.approx(0.2 + 0.2 + 0.5, abs=0.1)
     assert record.wait_s == pytest.approx(1.5 - 0.5)
     assert record.round_s == pytest.approx(2.0, abs=0.1)
+
+
+def test_the_mean_loss_is_of_those_who_trained():
+    reports = [make_report(loss=1.0), make_report(loss=2.0), make_report(loss=9.0, steps=0)]
+    assert mean_loss(reports) == 1.5
+    assert np.isnan(mean_loss([make_report(steps=0)])) and np.isnan(mean_loss([make_report(loss=float("nan"))]))

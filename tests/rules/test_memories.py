@@ -37,10 +37,10 @@ def run_round(memory) -> tuple[list[float], list[float]]:
     local = tf.constant([9.0, 18.0, 33.0])
     wanted = Entries(tf.constant([2, 0]), memory.recall(state, local, tf.constant([2, 0])))
     assert wanted.value.numpy().tolist() == [-3.0, 1.0]
-    state = edited(state, memory.keep(state, wanted, entries([2, 0], [-2.5, 1.0])))
+    state = edited(state, memory.keep(state, local, wanted, entries([2, 0], [-2.5, 1.0])))
     before, after = entries([2, 0], [33.0, 9.0]), entries([2, 0], [31.0, 9.5])
     local = written(local, after)
-    state = edited(state, memory.rebase(state, local, before, after))
+    state = edited(state, memory.rebase(state, local, before, after, after))
     return memory.recall(state, local, None).numpy().tolist(), local.numpy().tolist()
 
 
@@ -56,7 +56,7 @@ def test_carry_by_hand():
 def test_carry_touches_only_what_was_sent():
     state = Carry().init(tf.zeros([5]))
     sent = entries([3], [0.5])
-    edits = [Carry().keep(state, sent, sent), Carry().rebase(state, tf.zeros([5]), sent, sent)]
+    edits = [Carry().keep(state, state["anchor"], sent, sent), Carry().rebase(state, tf.zeros([5]), sent, sent, sent)]
     assert [edit["anchor"].index.numpy().tolist() for edit in edits] == [[3], [3]]
 
 
@@ -69,5 +69,5 @@ def test_carry_sends_at_last_what_a_codec_rounds_away():
         wanted = memory.recall(state, local, None)
         decoded = codec.decode(codec.encode(wanted, tf.constant([number, 0])), 16)
         arrived = arrived + decoded.numpy()
-        state = edited(state, memory.keep(state, Entries(None, wanted), Entries(None, decoded)))
+        state = edited(state, memory.keep(state, local, Entries(None, wanted), Entries(None, decoded)))
     np.testing.assert_allclose(arrived, -local, atol=1e-6)

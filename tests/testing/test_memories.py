@@ -15,19 +15,19 @@ from tests.testing.breaches import breaks, find_breaches
 class LosesAtTheCodec(Carry):
     """Moves the anchor by what was wanted, not by what arrived."""
 
-    def keep(self, state, wanted, sent):
-        return super().keep(state, sent, wanted)
+    def keep(self, state, local, wanted, sent):
+        return super().keep(state, local, sent, wanted)
 
 
 class LosesAtThePull(Carry):
-    def rebase(self, state, local, before, after):
+    def rebase(self, state, local, before, after, pulled):
         return {"anchor": after}
 
 
 class CountsThePull(Carry):
     """Takes what was pulled for training."""
 
-    def rebase(self, state, local, before, after):
+    def rebase(self, state, local, before, after, pulled):
         return {}
 
 
@@ -37,7 +37,7 @@ class Ascends(Carry):
 
 
 class Grows(Carry):
-    def keep(self, state, wanted, sent):
+    def keep(self, state, local, wanted, sent):
         return {"anchor": tf.concat([state["anchor"], [0.0]], 0)}
 
 
@@ -47,7 +47,7 @@ class Remembers(Carry):
 
     seen: list = dataclasses.field(default_factory=list)
 
-    def keep(self, state, wanted, sent):
+    def keep(self, state, local, wanted, sent):
         self.seen.append(1)
         return {"anchor": Entries(sent.index, taken(state["anchor"], sent.index) - sent.value * float(len(self.seen)))}
 

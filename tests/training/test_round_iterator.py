@@ -40,8 +40,8 @@ class Pass:
 
 
 def make(length: int, p: int, steps_per_epoch: int | None = None) -> tuple[RoundIterator, Data]:
-    rounds = types.SimpleNamespace(raise_refusal=lambda: None)
-    strategy = types.SimpleNamespace(method=types.SimpleNamespace(p=p), rounds=rounds)
+    rounds = types.SimpleNamespace(raise_refusal=lambda: None, planned=p)
+    strategy = types.SimpleNamespace(rounds=rounds)
     data = Data(length)
     iterator = RoundIterator(strategy, data, steps_per_epoch)
     iterator.reset()

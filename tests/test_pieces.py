@@ -1,0 +1,42 @@
+"""Pieces: every entry of a block belongs to one of them, and a cut inside a row gives two columns of their own."""
+
+from __future__ import annotations
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from slimdp_tf.exchange import block_sizes
+from slimdp_tf.pieces import cut
+
+
+def test_one_block_holds_the_variables_as_they_are():
+    assert cut([(4, 3), (3,), (3, 3, 2, 5), ()], [12 + 3 + 90 + 1]) == (((4, 3), (3, 1), (18, 5), (1, 1)),)
+
+
+def test_a_cut_inside_a_row_makes_columns_of_its_ends():
+    # A kernel of 4 x 3 and a bias of 3: 15 entries in blocks of 8 and 7. Entry 8 is the last of row 2.
+    assert cut([(4, 3), (3,)], [8, 7]) == (((2, 3), (2, 1)), ((1, 1), (1, 3), (3, 1)))
+    assert cut([(1, 10)], [4, 3, 3]) == (((4, 1),), ((3, 1),), ((3, 1),))
+    assert cut([(2, 2), (2, 2)], [4, 4]) == (((2, 2),), ((2, 2),))
+
+
+@hypothesis.given(
+    shapes=st.lists(st.lists(st.integers(1, 7), max_size=3), min_size=1, max_size=5), servers=st.integers(1, 6)
+)
+def test_pieces_hold_their_block(shapes, servers):
+    entries = 0
+    for shape in shapes:
+        size = 1
+        for side in shape:
+            size *= side
+        entries += size
+    sizes = [size for size in block_sizes(entries, servers) if size]
+    pieces = cut(shapes, sizes)
+    assert [sum(rows * columns for rows, columns in held) for held in pieces] == sizes
+    assert all(rows > 0 and columns > 0 for held in pieces for rows, columns in held)
+
+
+def test_refuses_shapes_that_are_not_the_blocks():
+    with pytest.raises(ValueError, match="must hold the 9 entries of the blocks. Received: 8 entries."):
+        cut([(4, 2)], [5, 4])

@@ -69,7 +69,7 @@ class Channel:
 
     def write(self, parts: Parts, value: tf.Tensor, seed: tf.Tensor, whole: bool) -> Payload:
         """Puts `value` (f32[k] at the joined `parts`, or f32[n] when `whole`) into a payload."""
-        payload = {f"{i}.keys": parts[i] for i, selector in enumerate(self.selectors) if selector.keyed}
+        payload = {f"{i}.keys": _shorten(s, parts[i]) for i, s in enumerate(self.selectors) if s.keyed}
         streams = {"whole": value} if whole else dict(zip(map(str, range(len(parts))), _split(value, parts)))
         for i, (name, values) in enumerate(streams.items()):
             written = self.codec.encode(values, stream(seed, len(parts) + i))
@@ -79,7 +79,7 @@ class Channel:
     def parts_of(self, payload: Payload, agreed: State, seed: tf.Tensor) -> Parts:
         """The entries of each selector, as the receiver knows them: by the keys sent, or by picking again."""
         return [
-            payload[f"{i}.keys"] if s.keyed else s.pick(None, agreed, stream(seed, i))
+            _lengthen(s, payload[f"{i}.keys"]) if s.keyed else s.pick(None, agreed, stream(seed, i))
             for i, s in enumerate(self.selectors)
         ]
 
@@ -102,6 +102,15 @@ def joined(parts: Parts) -> tf.Tensor | None:
 def stream(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
     """A seed of its own, i32[2], for each use of randomness under `seed`."""
     return tf.random.experimental.stateless_fold_in(seed, number)
+
+
+def _shorten(selector: Selector, index: tf.Tensor) -> tf.Tensor:
+    """The keys that travel for the entries at `index`."""
+    return selector.shorten(index) if hasattr(selector, "shorten") else index
+
+
+def _lengthen(selector: Selector, keys: tf.Tensor) -> tf.Tensor:
+    return selector.lengthen(keys) if hasattr(selector, "lengthen") else keys
 
 
 def _split(value: tf.Tensor, parts: Parts) -> list[tf.Tensor]:

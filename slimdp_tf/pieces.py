@@ -6,8 +6,11 @@ the two ends of that row count as a column each, as a bias does. So blocks stay 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
+
+import tensorflow as tf
 
 from slimdp_tf.types import Pieces
 
@@ -43,3 +46,32 @@ def _pieces_of(start: int, end: int, columns: int) -> list[tuple[int, int]]:
         return [(end - start, 1)]
     found = [(first * columns - start, 1), (last - first, columns), (end - last * columns, 1)]
     return [piece for piece in found if piece[0]]
+
+
+def columns_of(value: tf.Tensor, pieces: Pieces | None) -> list[tf.Tensor]:
+    """f32[n] -> each of the pieces as f32[rows, columns]; without pieces all of it is one column."""
+    if pieces is None:
+        return [value[:, None]]
+    parts = tf.split(value, [rows * columns for rows, columns in pieces])
+    return [tf.reshape(part, piece) for part, piece in zip(parts, pieces)]
+
+
+def layers_of(value: tf.Tensor, pieces: Pieces | None) -> list[tf.Tensor]:
+    """f32[n] -> each of the pieces as f32[entries]; without pieces all of it is one."""
+    return [value] if pieces is None else tf.split(value, [rows * columns for rows, columns in pieces])
+
+
+def flat(parts: list[tf.Tensor]) -> tf.Tensor:
+    """What `columns_of` or `layers_of` made, one after another again. [n]"""
+    return tf.concat([tf.reshape(part, [-1]) for part in parts], 0)
+
+
+def column_numbers(index: tf.Tensor, pieces: Pieces | None) -> tf.Tensor:
+    """The columns that the entries at `index` belong to, counted over all pieces, i32[k]: O(k)."""
+    if pieces is None:
+        return tf.zeros_like(index)
+    starts = tf.constant([0, *itertools.accumulate(rows * columns for rows, columns in pieces)][:-1], tf.int32)
+    widths = [columns for _, columns in pieces]
+    before = tf.constant([0, *itertools.accumulate(widths)][:-1], tf.int32)
+    piece = tf.searchsorted(starts, index, side="right") - 1
+    return tf.gather(before, piece) + (index - tf.gather(starts, piece)) % tf.gather(tf.constant(widths), piece)

@@ -89,6 +89,7 @@ class Selector(Protocol):
 
     `keyed` says that the keys travel with the values; without it the receiver repeats `pick` from what it holds.
     `blind` says that `pick` looks at no values, so that only the chosen entries need to be computed.
+    A selector may have `shorten` (entries -> fewer keys that stand for them) and `lengthen`, its inverse.
     """
 
     keyed: bool

@@ -5,18 +5,48 @@ from __future__ import annotations
 import inspect
 import sys
 
+from slimdp_tf.methods.adaptive import adaptive_period, loss_weighted
+from slimdp_tf.methods.averaging import bmuf, diloco, eamsgd, easgd, fed_avg, local_sgd, post_local_sgd
+from slimdp_tf.methods.dropping import dgc, predictive, random_k, relevance, sampled_rows, threshold, top_k
 from slimdp_tf.methods.plump import plump
 from slimdp_tf.methods.quant import quant
+from slimdp_tf.methods.quantising import adaptive_quant, distribution_quant, half, one_bit, terngrad
 from slimdp_tf.methods.slim import rounds, slim, slim_quant
 
-__all__ = ["names", "plump", "quant", "rounds", "slim", "slim_quant"]
+_FACTORIES = (
+    plump,
+    quant,
+    slim,
+    slim_quant,
+    half,
+    one_bit,
+    terngrad,
+    adaptive_quant,
+    distribution_quant,
+    top_k,
+    random_k,
+    dgc,
+    threshold,
+    relevance,
+    predictive,
+    sampled_rows,
+    local_sgd,
+    post_local_sgd,
+    adaptive_period,
+    fed_avg,
+    easgd,
+    eamsgd,
+    bmuf,
+    diloco,
+    loss_weighted,
+)
 
-_FACTORIES = ("plump", "quant", "slim", "slim_quant")
+__all__ = ["names", "options", "rounds", *(factory.__name__ for factory in _FACTORIES)]
 
 
 def names() -> list[str]:
     """Names of all methods, in the order in which tables list them."""
-    return list(_FACTORIES)
+    return [factory.__name__ for factory in _FACTORIES]
 
 
 def options(name: str) -> dict[str, object]:
@@ -25,7 +55,7 @@ def options(name: str) -> dict[str, object]:
     Raises:
         ValueError: `name` is no method.
     """
-    if name not in _FACTORIES:
-        raise ValueError(f"No such method. Known methods: {', '.join(_FACTORIES)}. Received: {name!r}")
+    if name not in names():
+        raise ValueError(f"No such method. Known methods: {', '.join(names())}. Received: {name!r}")
     factory = getattr(sys.modules[__name__], name)
     return {parameter.name: parameter.default for parameter in inspect.signature(factory).parameters.values()}

@@ -8,7 +8,13 @@ import tensorflow as tf
 from slimdp_tf.testing.contract import F32, I32, SEED, Contract, draw_normal, make_seed, require
 from slimdp_tf.types import Selector, State
 
-_AGREED = {"core": I32, "share": tf.TensorSpec([4], tf.int64), "pushed": I32}
+_AGREED = {
+    "core": I32,
+    "share": tf.TensorSpec([4], tf.int64),
+    "pushed": I32,
+    "round": tf.TensorSpec([], tf.int32),
+    "local": F32,
+}
 
 
 class SelectorContract(Contract):
@@ -76,13 +82,15 @@ class SelectorContract(Contract):
 
 
 def agree(cores: list, sizes: list[int]) -> list[State]:
-    """What both ends hold of every block: the core, the block's share of the rest, and the last entries pushed."""
+    """What selectors are given of every block: the core, the block's share of the rest, the last entries pushed, ..."""
     outside = [size - len(core) for core, size in zip(cores, sizes)]
     return [
         {
             "core": tf.constant(list(core), tf.int32),
             "share": tf.constant([sum(outside[:j]), outside[j], sum(outside), sum(sizes)], tf.int64),
             "pushed": tf.range(size - 1, -1, -2, tf.int32),
+            "round": tf.constant(3),
+            "local": draw_normal(size, 9),
         }
         for j, (core, size) in enumerate(zip(cores, sizes))
     ]

@@ -20,12 +20,41 @@ _METHODS = {
     "slim_quant": methods.slim_quant(0.3, 0.15, p=2, q=4, bucket=16),
     "explore_only": methods.slim(0.2, 0.0, p=2, q=4, memory="carry", explorer_keys="derived"),
 }
+_OTHERS = {
+    "half": methods.half(),
+    "half_16": methods.half(dtype="float16", quantize_pull=False),
+    "one_bit": methods.one_bit(),
+    "one_bit_adagrad": methods.one_bit(quantize_pull=False, adagrad=True),
+    "terngrad": methods.terngrad(p=2),
+    "adaptive_quant": methods.adaptive_quant(4, sample=4),
+    "distribution_quant": methods.distribution_quant(3),
+    "top_k": methods.top_k(0.9),
+    "top_k_sample": methods.top_k(0.8, p=2, sample=0.3, by="layer", drop_pull=False),
+    "random_k": methods.random_k(0.1),
+    "random_k_keys": methods.random_k(0.1, keys="sent"),
+    "dgc": methods.dgc(0.05, warmup=8, clip=1.0),
+    "dgc_nesterov": methods.dgc(0.1, nesterov=True, sample=0.0, warmup=0),
+    "threshold": methods.threshold(0.01),
+    "relevance": methods.relevance(0.3),
+    "predictive": methods.predictive(0.1),
+    "sampled_rows": methods.sampled_rows(1, 1, tall=6),
+    "local_sgd": methods.local_sgd(4),
+    "post_local_sgd": methods.post_local_sgd(3, 3),
+    "adaptive_period": methods.adaptive_period(4, 3),
+    "fed_avg": methods.fed_avg(2),
+    "easgd": methods.easgd(0.6, 2, 3),
+    "eamsgd": methods.eamsgd(0.6, 2, 3),
+    "bmuf": methods.bmuf(tau=2),
+    "bmuf_plain": methods.bmuf(tau=2, nesterov=False),
+    "diloco": methods.diloco(2),
+    "loss_weighted": methods.loss_weighted(),
+}
 
 
 def _data(rows: int, seed: int = 0):
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal((rows, 6)).astype(np.float32)
-    return x, (x @ rng.standard_normal((6, 2)) + 0.1 * rng.standard_normal((rows, 2))).astype(np.float32)
+    rng, noise = np.random.default_rng(seed), np.random.default_rng([seed, 1])
+    wanted, x = rng.standard_normal((6, 2)), rng.standard_normal((rows, 6)).astype(np.float32)
+    return x, (x @ wanted + 0.1 * noise.standard_normal((rows, 2))).astype(np.float32)
 
 
 def _model(learning_rate: float = 0.05) -> keras.Model:
@@ -39,9 +68,9 @@ def _flat(model: keras.Model) -> np.ndarray:
     return np.concatenate([w.ravel() for w in model.get_weights()])
 
 
-def _trained(method, workers: int, ps: int, rounds: int, seed: int = 3) -> np.ndarray:
-    """The weights after `rounds` rounds of 4-row batches, unshuffled."""
-    x, y = _data(rounds * method.p * 4 * workers)
+def _trained(method, workers: int, ps: int, rounds: int, seed: int = 3, steps: int | None = None) -> np.ndarray:
+    """The weights after `rounds` rounds of 4-row batches, unshuffled; in all `steps` where these differ."""
+    x, y = _data((steps or rounds * method.p) * 4 * workers)
     under = strategy(method, workers, ps, seed=seed)
     with under.scope():
         model = _model()
@@ -52,19 +81,22 @@ def _trained(method, workers: int, ps: int, rounds: int, seed: int = 3) -> np.nd
 class _Local:
     """Local training of every worker of the simulation: one plain Keras model, set to each worker's weights."""
 
-    def __init__(self, method, workers: int, rounds: int):
-        self.model, self.method, self.workers = _model(), method, workers
-        self.x, self.y = _data(rounds * method.p * 4 * workers)
+    def __init__(self, workers: int):
+        self.model, self.workers, self.done = _model(), workers, [0] * workers
+        self.shapes = [w.shape for w in self.model.get_weights()]
+        self.x, self.y = _data(100 * 4 * workers)
 
-    def __call__(self, worker: int, weights: np.ndarray, steps: int, number: int) -> np.ndarray:
-        shapes = [w.shape for w in self.model.get_weights()]
-        cuts = np.cumsum([np.prod(s) for s in shapes])[:-1]
-        self.model.set_weights([part.reshape(s) for part, s in zip(np.split(weights, cuts), shapes)])
-        for step in range(steps):
-            first = (number * self.method.p + step) * 4
+    def __call__(self, worker: int, weights: np.ndarray, steps: int, number: int) -> tuple[np.ndarray, float]:
+        cuts = np.cumsum([np.prod(s) for s in self.shapes])[:-1]
+        self.model.set_weights([part.reshape(s) for part, s in zip(np.split(weights, cuts), self.shapes)])
+        losses = []
+        for _ in range(steps):
+            first = self.done[worker] * 4
             rows = slice(first * self.workers + worker, (first + 4) * self.workers, self.workers)
-            self.model.train_on_batch(self.x[rows], self.y[rows])
-        return _flat(self.model)
+            self.model.reset_metrics()
+            losses.append(float(self.model.train_on_batch(self.x[rows], self.y[rows])))
+            self.done[worker] += 1
+        return _flat(self.model), float(np.mean(losses))
 
 
 def test_slim_with_everything_is_plump_bit_for_bit():
@@ -101,10 +133,19 @@ def test_one_worker_is_plain_fit():
 @pytest.mark.parametrize(("workers", "ps"), [(1, 1), (2, 3), (3, 2)])
 @pytest.mark.parametrize("name", _METHODS)
 def test_the_cluster_is_the_simulation(name, workers, ps):
-    method, rounds = _METHODS[name], 10
-    local = _Local(method, workers, rounds)
-    expected = slimdp_tf.simulate(method, _flat(local.model), local, rounds, workers, ps, seed=3)
-    np.testing.assert_allclose(_trained(method, workers, ps, rounds), expected.weights, atol=1e-6)
+    _check_is_the_simulation(_METHODS[name], workers, ps)
+
+
+@pytest.mark.parametrize("name", _OTHERS)
+def test_the_cluster_is_the_simulation_of_other_methods(name):
+    _check_is_the_simulation(_OTHERS[name], 3, 2)
+
+
+def _check_is_the_simulation(method, workers: int, ps: int):
+    rounds, local = 10, _Local(workers)
+    expected = slimdp_tf.simulate(method, _flat(local.model), local, rounds, workers, ps, seed=3, shapes=local.shapes)
+    trained = _trained(method, workers, ps, rounds, steps=expected.steps)
+    np.testing.assert_allclose(trained, expected.weights, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["slim_carry", "slim_quant"])
@@ -116,7 +157,7 @@ def test_one_seed_gives_the_same_bits(name):
 
 def test_the_simulation_counts_the_bytes_of_the_cluster():
     method, rounds = _METHODS["slim"], 10
-    local = _Local(method, 2, rounds)
+    local = _Local(2)
     expected = slimdp_tf.simulate(method, _flat(local.model), local, rounds, 2, 2, seed=3).traffic
     x, y = _data(rounds * method.p * 4 * 2)
     under = strategy(method, 2, 2, seed=3)

@@ -116,6 +116,7 @@ class Relevant:
 
     def pick(self, value: tf.Tensor | None, agreed: State, seed: tf.Tensor) -> tf.Tensor:
         weight = tf.abs(agreed["local"])
+        weight = tf.where(tf.math.is_finite(weight), weight, 0.0)
         relevance = tf.abs(value) * (weight + tf.reduce_mean(weight))
         relevance = tf.where(tf.math.is_finite(value), relevance, float("inf"))
         layers, start, picked = layers_of(relevance, self.pieces), 0, []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slimdp_tf.rules.triggers import Every
-from slimdp_tf.types import Trigger
+from slimdp_tf.types import Signal, Trigger
 
 
 def test_every_says_its_period():
@@ -21,3 +21,7 @@ def test_refuses_period(period):
         ValueError, match=r"p, the mini-batches per round, must be an integer of at least 1\. Received: "
     ):
         Every(period)
+
+
+def test_every_round_is_planned_alike():
+    assert [Every(4).plan(Signal(number, 4 * number, 4)) for number in range(3)] == [4, 4, 4]

@@ -107,7 +107,7 @@ class Codec(Protocol):
     """
 
     def encode(self, value: tf.Tensor, seed: tf.Tensor) -> Payload:
-        """f32[k] -> tensors to send."""
+        """f32[k] -> vectors to send."""
 
     def decode(self, payload: Payload, count: tf.Tensor | int) -> tf.Tensor:
         """What `encode` made of `count` values -> f32[count]."""

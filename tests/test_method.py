@@ -59,7 +59,8 @@ def test_prints_and_compares(name):
     factory = getattr(methods, name)
     assert factory() == factory()
     assert hash(factory()) == hash(factory())
-    assert factory(p=2) != factory()
+    if "p" in methods.options(name):
+        assert factory(p=2) != factory()
     assert f"Method(name='{name}'" in repr(factory())
 
 

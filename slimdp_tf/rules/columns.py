@@ -35,13 +35,14 @@ class OneBit:
             is_above = column >= 0.0
             bits.append(is_above)
             means.append(tf.stack([_mean(column, ~is_above), _mean(column, is_above)], 1))
-        return {"bit": pack(flat(bits), 1), "mean": tf.concat(means, 0)}
+        return {"bit": pack(flat(bits), 1), "mean": flat(means)}
 
     def decode(self, payload: Payload, count: tf.Tensor | int) -> tf.Tensor:
         bit = tf.cast(unpack(payload["bit"], count, 1), tf.bool)
         bits, values, start = columns_of(bit, self.pieces), [], 0
+        means = tf.reshape(payload["mean"], [-1, 2])
         for is_above in bits:
-            mean = payload["mean"][start : start + is_above.shape[1]]
+            mean = means[start : start + is_above.shape[1]]
             values.append(tf.where(is_above, mean[:, 1], mean[:, 0]))
             start += is_above.shape[1]
         return flat(values)
@@ -90,11 +91,11 @@ class Proportion:
             means.append(tf.where(is_finite[:, None], tf.stack([-low, high], 1), float("nan")))
         index = tf.cast(tf.where(flat(chosen))[:, 0], tf.int32)
         is_above = tf.gather(value, index) > 0.0
-        return {**write_gaps(index, is_above, self._WIDTH), "mean": tf.concat(means, 0)}
+        return {**write_gaps(index, is_above, self._WIDTH), "mean": flat(means)}
 
     def decode(self, payload: Payload, count: tf.Tensor | int) -> tf.Tensor:
         index, sign = read_gaps(payload, self._WIDTH)
-        value = tf.gather_nd(payload["mean"], tf.stack([column_numbers(index, self.pieces), sign], 1))
+        value = tf.gather(payload["mean"], 2 * column_numbers(index, self.pieces) + sign)
         return tf.scatter_nd(index[:, None], value, tf.reshape(count, [1]))
 
     def _greatest(self, sample: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

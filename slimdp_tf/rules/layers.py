@@ -88,14 +88,14 @@ class LloydMax:
             level = tf.reduce_sum(tf.cast(tf.abs(centred)[:, None] > cuts[family], tf.int32), 1)
             codes.append(level + 2 ** (self.bits - 1) * tf.cast(centred < 0.0, tf.int32))
             facts.append(tf.stack([mean, sigma, tf.cast(family, tf.float32)]))
-        return {"code": pack(flat(codes), self.bits), "scale": tf.stack(facts)}
+        return {"code": pack(flat(codes), self.bits), "scale": flat(facts)}
 
     def decode(self, payload: Payload, count: tf.Tensor | int) -> tf.Tensor:
         levels = tf.constant([[*half, *(-x for x in half)] for half in _levels(self.bits)], tf.float32)
         values = []
         code = tf.cast(unpack(payload["code"], count, self.bits), tf.int32)
         for i, layer in enumerate(layers_of(code, self.pieces)):
-            mean, sigma, family = tf.unstack(payload["scale"][i])
+            mean, sigma, family = tf.unstack(payload["scale"][3 * i : 3 * i + 3], 3)
             known = tf.math.is_finite(family) & (family > 0.0)
             values.append(mean + sigma * tf.gather(levels[tf.cast(known, tf.int32)], layer))
         return flat(values)

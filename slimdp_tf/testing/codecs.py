@@ -28,6 +28,8 @@ class CodecContract(Contract):
     def test_keeps_shape_and_dtype(self):
         for rule in self.rules():
             for count in self.counts:
+                for name, tensor in rule.encode(draw_normal(count), make_seed(1)).items():
+                    require(tensor.shape.rank == 1, f"{rule} sends {name}, which is no vector: {tensor.shape}")
                 decoded = _decoded(rule, draw_normal(count))
                 require(decoded.dtype == tf.float32 and decoded.shape == [count], f"{rule}, {count}: {decoded}")
                 require(_is_finite(decoded), f"{rule} makes {count} numbers into {decoded}")

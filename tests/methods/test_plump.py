@@ -20,7 +20,8 @@ def test_everything_travels_as_it_is():
 
 
 def test_options_of_every_method_are_its_parameters():
-    assert methods.names() == ["plump", "quant", "slim", "slim_quant"]
+    assert methods.names()[:4] == ["plump", "quant", "slim", "slim_quant"]
+    assert sorted(methods.names()) == sorted(set(methods.__all__) - {"names", "options", "rounds"})
     assert methods.options("plump") == {"p": 1}
     assert methods.options("quant") == {"p": 1, "bits": 8, "bucket": 512, "quantize_pull": False}
     for name in methods.names():
@@ -28,7 +29,7 @@ def test_options_of_every_method_are_its_parameters():
 
 
 def test_refuses_an_unknown_method():
-    with pytest.raises(ValueError, match=r"Known methods: plump, quant, slim, slim_quant\. Received: 'slimm'"):
+    with pytest.raises(ValueError, match=r"Known methods: plump, quant, slim, slim_quant, .*\. Received: 'slimm'"):
         methods.options("slimm")
 
 

@@ -61,8 +61,6 @@ class Rounds:
         self._has_answer = False
         self._make_copies: Callable[[int], None] | None = None
 
-    # -- binding --------------------------------------------------------------------------------------------------
-
     def graph_of(self, step: Step):
         """The graph of `step`, which is traced when it is first asked for."""
         if step not in self._traces:
@@ -131,8 +129,6 @@ class Rounds:
             for variable in self.cache.variables:
                 variable.is_stale = False
         self.workers.is_closed = True
-
-    # -- running --------------------------------------------------------------------------------------------------
 
     @property
     def planned(self) -> int:
@@ -249,7 +245,6 @@ class Rounds:
         widths = [len(shared.blocks) for shared in self.cache.shared.values()]
         traffic = sum_traffic(reports, widths, len(self.servers.devices), self.cache.take_chief_bytes())
         known = {"round": self.round, "steps": self.steps, "core_entries": core, "refused": refused}
-        record = make_record(reports, started, worked, traffic=traffic, **known)
-        self.records.append(record)
+        self.records.append(make_record(reports, started, worked, traffic=traffic, **known))
         for listener in self.listeners:
-            listener(record)
+            listener(self.records[-1])

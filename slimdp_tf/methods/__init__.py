@@ -7,7 +7,16 @@ import sys
 
 from slimdp_tf.methods.adaptive import adaptive_period, loss_weighted
 from slimdp_tf.methods.averaging import bmuf, diloco, eamsgd, easgd, fed_avg, local_sgd, post_local_sgd
-from slimdp_tf.methods.dropping import dgc, predictive, random_k, relevance, sampled_rows, threshold, top_k
+from slimdp_tf.methods.dropping import (
+    dgc,
+    local_combine,
+    predictive,
+    random_k,
+    relevance,
+    sampled_rows,
+    threshold,
+    top_k,
+)
 from slimdp_tf.methods.plump import plump
 from slimdp_tf.methods.quant import quant
 from slimdp_tf.methods.quantising import adaptive_quant, distribution_quant, half, one_bit, terngrad
@@ -24,6 +33,7 @@ _FACTORIES = (
     adaptive_quant,
     distribution_quant,
     top_k,
+    local_combine,
     random_k,
     dgc,
     threshold,

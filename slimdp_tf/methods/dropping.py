@@ -5,6 +5,7 @@ from __future__ import annotations
 from slimdp_tf.channel import Channel
 from slimdp_tf.method import Method
 from slimdp_tf.rules.largest import Relevant, TopK
+from slimdp_tf.rules.local_updates import LocalUpdates
 from slimdp_tf.rules.memories import Carry, Forget
 from slimdp_tf.rules.merges import Average
 from slimdp_tf.rules.predictions import Predicted, Unpredicted
@@ -32,6 +33,24 @@ def top_k(R: float = 0.99, p: int = 1, sample: float = 0.0, by: str = "block", d
     greatest = (TopK(_kept("R", R), sample, by),)
     down = Channel(greatest, memory=Carry()) if drop_pull else _WEIGHTS
     return Method("top_k", up=Channel(greatest, memory=Residual()), down=down, trigger=Every(p))
+
+
+def local_combine(
+    combine: str = "replace", R: float = 0.99, p: int = 1, share: float = 1.0, average: int = 500, sample: float = 0.0
+) -> Method:
+    """Gradient dropping with local updates (Aji, Heafield & Bogoychev 2019): workers go on with what was not sent.
+
+    Args:
+        combine: "sum", "replace" (the own sent part is not counted twice) or "error" (the residual is used up).
+        R: the share that is dropped, of the push and of the pull, in [0, 1).
+        p: mini-batches per round.
+        share: how much of its own update a worker uses.
+        average: rounds after which the workers' weights return to the agreed ones.
+        sample: share of the entries the threshold is taken from; 0 finds the greatest exactly.
+    """
+    greatest = (TopK(_kept("R", R), sample),)
+    up, down = Channel(greatest, memory=LocalUpdates(combine, share, average)), Channel(greatest, memory=Carry())
+    return Method("local_combine", up=up, down=down, trigger=Every(p))
 
 
 def random_k(ratio: float = 0.01, p: int = 1, keys: str = "derived") -> Method:

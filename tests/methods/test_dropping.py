@@ -7,6 +7,7 @@ import pytest
 
 from slimdp_tf import methods
 from slimdp_tf.rules.largest import Relevant, TopK
+from slimdp_tf.rules.local_updates import LocalUpdates
 from slimdp_tf.rules.memories import Carry, Forget
 from slimdp_tf.rules.merges import Average
 from slimdp_tf.rules.predictions import Predicted, Unpredicted
@@ -19,6 +20,7 @@ from tests.methods.bowls import SHAPES, START, find_distance, train
 
 SMALL = {
     "top_k": {"R": 0.9},
+    "local_combine": {"R": 0.9},
     "random_k": {"ratio": 0.2},
     "dgc": {"rho": 0.1, "m": 0.5, "warmup": 8},
     "threshold": {"tau": 0.08},
@@ -38,6 +40,8 @@ def test_what_they_are_made_of():
     assert (method.up.memory, method.down.memory, method.down.carries) == (Residual(), Carry(), "update")
     assert methods.top_k(drop_pull=False).down.carries == "weights"
     assert methods.random_k(0.1, keys="sent").up.selectors == (Explore(0.1, True),)
+    method = methods.local_combine("sum", 0.9, share=0.5, average=7)
+    assert (method.up.memory, method.down.memory) == (LocalUpdates("sum", 0.5, 7), Carry())
     method = methods.dgc(0.01, 0.8, True, 2.0, 0.1, 40)
     assert method.up.selectors == (TopK(0.01, 0.1, "layer", 40),)
     assert method.up.memory == MomentumCorrection(0.8, True, 2.0)
@@ -52,14 +56,33 @@ def test_what_they_are_made_of():
 
 @pytest.mark.parametrize("name", SMALL)
 def test_learns(name):
-    simulation = simulate(make(name), START, train, 60, 3, 1, seed=1, shapes=SHAPES)
+    simulation = simulate(make(name), START, train, 50, 3, 1, seed=1, shapes=SHAPES)
     assert find_distance(simulation.weights) < 0.05 * find_distance(START)
+
+
+@pytest.mark.parametrize("combine", ["sum", "error"])
+def test_local_combine_learns_in_every_way(combine):
+    method = methods.local_combine(combine, 0.9, share=0.3, average=5)
+    simulation = simulate(method, START, train, 60, 3, 1, shapes=SHAPES)
+    assert find_distance(simulation.weights) < 0.05 * find_distance(START)
+
+
+def test_a_worker_that_replaces_is_its_residual_away_from_the_agreed_weights():
+    simulation = Simulation(methods.local_combine("replace", 0.9), START, 2, shapes=SHAPES)
+    for _ in range(8):
+        simulation.run_round(train, 1)
+        for worker in range(2):
+            state, local = simulation.state[worker][0], simulation.locals[worker][0]
+            np.testing.assert_allclose(state["agreed"], simulation.shadows[0][worker]["anchor"], atol=1e-5)
+            np.testing.assert_allclose(state["agreed"] - state["residual"], local, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     "method",
     [
         methods.top_k(0.0),
+        methods.local_combine("replace", 0.0),
+        methods.local_combine("error", 0.0),
         methods.random_k(1.0),
         methods.dgc(1.0, 0.0, warmup=0, sample=0.0),
         methods.dgc(1.0, 0.9, warmup=0, sample=0.0),  # what is sent has no momentum left
@@ -121,6 +144,8 @@ def test_what_waits_at_the_worker_and_at_the_server_is_all_that_is_missing():
         (lambda: methods.top_k("0.9"), "R, the share .* Received: '0.9'"),
         (lambda: methods.top_k(by="matrix"), "by must be 'block' or 'layer'. Received: 'matrix'"),
         (lambda: methods.top_k(drop_pull=1), "drop_pull must be True or False. Received: 1"),
+        (lambda: methods.local_combine("add"), "combine must be 'sum', 'replace' or 'error'. Received: 'add'"),
+        (lambda: methods.local_combine(average=0), "average, in rounds, must be an integer .* Received: 0"),
         (lambda: methods.random_k(keys="none"), "keys must be 'derived' or 'sent'. Received: 'none'"),
         (lambda: methods.random_k(2.0), "ratio .* Received: 2.0"),
         (lambda: methods.dgc(0.0), "ratio must be a share .* Received: 0.0"),

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from slimdp_tf.rules.codecs import Raw
 from slimdp_tf.rules.memories import Forget
-from slimdp_tf.rules.selectors import Dense
+from slimdp_tf.rules.selectors import Dense, Pushed
 from slimdp_tf.types import Codec, Entries, Memory, Payload, Pieces, Selector, State, fitted
 
 Parts = list[tf.Tensor | None]  # one index per selector
@@ -55,8 +55,13 @@ class Channel:
 
     @property
     def is_dense(self) -> bool:
-        """Whether every entry travels, so that all workers are told the same."""
+        """Whether every entry travels."""
         return all(isinstance(selector, Dense) for selector in self.selectors)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether one answer is for all workers: unless each is told of the entries that it pushed itself."""
+        return not any(isinstance(selector, Pushed) for selector in self.selectors)
 
     def fitted(self, pieces: Pieces) -> Channel:
         """The channel of a block that holds `pieces`."""

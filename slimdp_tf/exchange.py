@@ -4,7 +4,7 @@ The cluster runs these on variables of workers and servers, `slimdp_tf.simulate`
 mathematics is the same code. What a worker keeps of a block is a dict: the state of its memory ("anchor", ...), and
 "mirror" where the server sends updates to a block that has gone its own way. What both ends hold is `agreed`: "core",
 "share", "signature", "round", and "pushed". Where the server sends updates, it keeps a *shadow*: the block as a worker
-holds it (as all of them do, when every entry travels).
+holds it (as all of them do, unless each is told of its own entries).
 """
 
 from __future__ import annotations

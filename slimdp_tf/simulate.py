@@ -44,7 +44,7 @@ class Simulation:
         self.exchange = Exchange(self.method, tuple(sizes), self.seed, pieces)
         self.values = tf.split(flat, sizes)
         self.server = [self.exchange.init_server(value) for value in self.values]
-        shadows = 1 if self.method.down.is_dense else self.workers
+        shadows = 1 if self.method.down.is_shared else self.workers
         self.shadows = [[self.exchange.init_shadow(value)] * shadows for value in self.values]
         self.signal, self.steps = Signal(), 0
         self.locals = [list(self.values) for _ in range(self.workers)]
@@ -118,18 +118,18 @@ class Simulation:
 
     def _pull(self, block: int, agreed: State, pushed: list[tf.Tensor | None]) -> None:
         exchange, everything = self.exchange, self.method.pulls_whole(self.round)
-        shared, is_dense = None, self.method.down.is_dense
+        shared, is_shared = None, self.method.down.is_shared
         for worker in range(self.workers):
-            number = 0 if is_dense else worker
+            number = 0 if is_shared else worker
             shadow = self.shadows[block][number]
             if everything:
                 payload: Payload = {"value": exchange.held_by_worker(shadow, self.values[block])}
                 self.locals[worker][block] = payload["value"]
                 self.state[worker][block] = exchange.init_worker(payload["value"])
             else:
-                draw = exchange.draw(self.round, -1 if is_dense else worker)
+                draw = exchange.draw(self.round, -1 if is_shared else worker)
                 held = agreed if pushed[worker] is None else dict(agreed, pushed=pushed[worker])
-                if shared is None or not is_dense:
+                if shared is None or not is_shared:
                     shared, edits = exchange.answer(block, shadow, self.values[block], held, draw)
                     self.shadows[block][number] = edited(shadow, edits)
                 payload, state = shared, self.state[worker][block]

@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from slimdp_tf.channel import Channel, joined, stream
 from slimdp_tf.rules.codecs import Qsgd, Raw
+from slimdp_tf.rules.columns import OneBit
+from slimdp_tf.rules.largest import TopK
 from slimdp_tf.rules.selectors import Core, Dense, Explore, Pushed
 from slimdp_tf.testing.selectors import agree
 
@@ -111,6 +113,18 @@ def test_streams_of_randomness_differ():
     seeds = {tuple(stream(SEED, number).numpy().tolist()) for number in range(-1, 20)}
     assert len(seeds) == 21
     assert stream(SEED, 3).numpy().tolist() == stream(SEED, tf.constant(3)).numpy().tolist()
+
+
+def test_says_whether_one_answer_is_for_all():
+    assert Channel().is_shared and Channel((Core(), Explore(0.1))).is_shared
+    assert not Channel((Pushed(),)).is_shared
+
+
+def test_is_fitted_to_the_pieces_of_a_block():
+    channel, pieces = Channel((TopK(0.5, by="layer"),), Raw()), ((2, 2), (3, 1))
+    assert channel.fitted(pieces) == Channel((TopK(0.5, by="layer", pieces=pieces),), Raw())
+    assert Channel(codec=OneBit()).fitted(pieces).codec == OneBit(pieces)
+    assert Channel((Core(),)).fitted(pieces) == Channel((Core(),))
 
 
 def test_says_whether_it_is_dense_and_blind():

@@ -13,6 +13,7 @@ from slimdp_tf.rules.adoptions import Replace
 from slimdp_tf.rules.agreements import SignificantCore
 from slimdp_tf.rules.codecs import Qsgd
 from slimdp_tf.rules.merges import Average
+from slimdp_tf.rules.residuals import Residual
 from slimdp_tf.rules.selectors import Core
 from slimdp_tf.rules.triggers import Every
 
@@ -78,6 +79,7 @@ def test_prints_and_compares(name):
         ({"up": Channel(memory=Qsgd())}, TypeError, "memory must be a Memory, .* Received: Qsgd"),
         ({"up": Channel((Every(1),))}, TypeError, "selector must be a Selector, .* Received: Every"),
         ({"up": Channel(carries="weights")}, ValueError, "up channel carries 'update'. Received: 'weights'"),
+        ({"down": Channel(memory=Residual())}, ValueError, r"must leave the server's block as it is.*Residual\(\)"),
         ({"pacing": "async"}, ValueError, "pacing must be 'sync'. Received: 'async'"),
     ],
 )

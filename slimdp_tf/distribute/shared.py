@@ -56,7 +56,7 @@ class Shared:
         Returns:
             Bytes pulled, i64[blocks, 2] (values, keys), and signatures that did (not) match, i64[2].
         """
-        draw = self.exchange.draw(round_number - 1, worker)
+        draw = self.exchange.draw(round_number - 1, -1 if self.exchange.method.down.is_shared else worker)
         local = None if everything else self.layout.flatten([v.value() for v in self.layout.variables])
         pulled, counts = [], []
         for j, block in enumerate(self.blocks):

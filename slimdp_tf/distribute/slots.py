@@ -41,7 +41,7 @@ class Block:
             self.slots = [{name: Vector(t.dtype) for name, t in pushed.items()} for _ in range(workers)]
             self.tags = [tf.Variable(tf.constant(-1, tf.int64)) for _ in range(workers)]
             self.notes = [tf.Variable(tf.zeros([2])) for _ in range(workers)]
-            answers = 1 if exchange.method.down.is_dense else workers
+            answers = 1 if exchange.method.down.is_shared else workers
             zeros = tf.zeros([size])
             self.shadows = [{n: tf.Variable(t) for n, t in exchange.init_shadow(zeros).items()} for _ in range(answers)]
             self.answers = [{name: Vector(t.dtype) for name, t in answered.items()} for _ in range(answers)]
@@ -120,7 +120,7 @@ class Block:
             agreed = dict(self.agreed, round=tf.cast(self.merged, tf.int32))
             for worker, (answer, shadow) in enumerate(zip(self.answers, self.shadows)):
                 tag = self.tags[worker].read_value()
-                if self.exchange.method.down.is_dense:
+                if self.exchange.method.down.is_shared:
                     draw, held = self.exchange.draw(agreed["round"], -1), agreed
                 else:
                     draw = self.exchange.draw(tf.cast(tag, tf.int32), worker)

@@ -75,3 +75,9 @@ def test_works_while_traced():
     values = [tf.ones([2, 3]), tf.range(5.0)]
     for value, back in zip(values, tf.function(lambda v: layout.restore(layout.flatten(v)))(values)):
         np.testing.assert_array_equal(back, value)
+
+
+def test_knows_the_pieces_of_its_blocks():
+    layout = Layout.of(make_variables([(4, 3), (3,)]), 2)
+    assert layout.sizes == (8, 7)
+    assert layout.pieces == (((2, 3), (2, 1)), ((1, 1), (1, 3), (3, 1)))

@@ -1,15 +1,20 @@
 """Rounds: who takes part, what is merged, what a refusal or an assignment does to the next one."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import slimdp_tf
 from slimdp_tf import methods
+from slimdp_tf.channel import Channel
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import ClusterError
 from slimdp_tf.distribute.rounds import NonFiniteUpdateError
 from slimdp_tf.distribute.step import Step
+from slimdp_tf.rules.memories import Carry
+from slimdp_tf.rules.selectors import Pushed
 from tests.distribute.one_process import Drill, make_variable
 
 N = 12
@@ -43,6 +48,62 @@ def test_rounds_are_the_simulation(method):
 
     expected = slimdp_tf.simulate(method, FLAT, train, rounds, workers=2, servers=2, seed=3)
     np.testing.assert_allclose(drill.values(), expected.weights, atol=1e-6)
+
+
+METHODS = [
+    methods.top_k(0.7),
+    dataclasses.replace(methods.random_k(0.3), name="own", down=Channel((Pushed(),), memory=Carry())),
+    methods.local_combine("error", 0.7, average=3),
+    methods.one_bit(),
+    methods.dgc(0.2, 0.5, warmup=4),
+    methods.easgd(0.5, 2, 2),
+    methods.predictive(0.3),
+    methods.loss_weighted(),
+]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_rounds_of_other_methods_are_the_simulation(method):
+    drill, rounds = make_drill(method, ps=2), 4
+    drill.use(drill.train)
+    for _ in range(rounds):
+        drill.run()
+
+    def train(worker: int, weights: np.ndarray, steps: int, number: int) -> np.ndarray:
+        for _ in range(steps):
+            weights = weights - MOVES[worker].astype(np.float32)
+        return weights
+
+    shapes = [v.shape for v in START]
+    expected = slimdp_tf.simulate(method, FLAT, train, rounds, workers=2, servers=2, seed=3, shapes=shapes)
+    np.testing.assert_allclose(drill.values(), expected.weights, atol=1e-6)
+
+
+def test_rounds_are_as_long_as_the_method_plans():
+    drill = make_drill(methods.post_local_sgd(2, 5))
+    planned = []
+    for _ in range(4):
+        planned.append(drill.rounds.planned)
+        drill.run(drill.rounds.planned)
+    assert planned == [1, 1, 5, 5]
+    assert drill.rounds.steps == 12
+
+
+def test_the_loss_reaches_the_servers_and_the_plan():
+    def train_with_loss(drill):  # worker 0 has loss 1, worker 1 has loss 2
+        def train(elements, arguments):
+            drill.train(elements, arguments)
+            return [tf.cast(elements[0] + 1, tf.float64)[None]]
+
+        return train
+
+    drill = make_drill(methods.loss_weighted())
+    drill.use(train_with_loss(drill))
+    drill.step.has_loss = True
+    drill.run()
+    # Mean loss 1.5: worker 0 counts 1.5, worker 1 counts 0.75.
+    np.testing.assert_allclose(drill.values(), FLAT - (1.5 * MOVES[0] + 0.75 * MOVES[1]) / 2, atol=1e-6)
+    assert drill.rounds._signal.loss == drill.rounds._signal.first_loss == 1.5
 
 
 # -- who takes part ---------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Shared variables: what a worker adopts and pushes, the key cache, and what the chief sees."""
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -7,9 +8,12 @@ import pytest
 import tensorflow as tf
 
 from slimdp_tf import methods
+from slimdp_tf.channel import Channel
 from slimdp_tf.distribute.roles import Role
 from slimdp_tf.distribute.shared import Shared
 from slimdp_tf.measure.record import RoundRecord
+from slimdp_tf.rules.memories import Carry
+from slimdp_tf.rules.selectors import Pushed
 from tests.distribute.one_process import Drill, here, make_variable, make_workers, read_vector, write_vector
 
 N, WORKERS, PS = 40, 2, 2
@@ -112,6 +116,60 @@ def test_a_push_under_a_bad_signature_is_refused_and_the_worker_takes_everything
     assert (record.refused, record.cache_misses) == (0, 1)
     assert record.traffic.pull_bytes == 4 * N  # everything
     assert np.abs(drill.values() - before).max() > 0
+
+
+# -- updates both ways ------------------------------------------------------------------------------------------------
+
+
+def held_by(drill: Drill, worker: int) -> np.ndarray:
+    """The weights of a worker."""
+    return np.concatenate([v.copies[worker].numpy().ravel() for v in drill.weights])
+
+
+def shadow_of(drill: Drill, worker: int) -> np.ndarray:
+    shadows = [block.shadows for block in shared_of(drill).blocks]
+    return np.concatenate([s[worker if len(s) > 1 else 0]["anchor"].numpy() for s in shadows])
+
+
+ALL_ALIKE = methods.top_k(0.8)
+EACH_ITS_OWN = dataclasses.replace(
+    methods.random_k(0.2), down=Channel((Pushed(),), memory=Carry())
+)  # the server's update of the entries that a worker has pushed
+
+
+@pytest.mark.parametrize("method", [ALL_ALIKE, EACH_ITS_OWN], ids=["all alike", "each its own"])
+def test_every_worker_holds_what_the_server_thinks_it_does(method):
+    drill = make_drill(method, ps=PS)
+    for number in range(4):
+        before = [shadow_of(drill, worker) for worker in range(WORKERS)]
+        drill.run()
+        if number:  # a push returns the block: the worker holds what it adopted, without what it trained
+            for worker in range(WORKERS):
+                np.testing.assert_array_equal(held_by(drill, worker), before[worker])
+    assert (shadow_of(drill, 0) != shadow_of(drill, 1)).any() == (method is EACH_ITS_OWN)
+
+
+@pytest.mark.parametrize("method", [ALL_ALIKE, EACH_ITS_OWN], ids=["all alike", "each its own"])
+def test_who_pulls_everything_takes_over_its_shadow(method):
+    drill = make_drill(method, ps=PS)
+    drill.run(), drill.run()
+    shadow = shadow_of(drill, 1)
+    assert (shadow != drill.values()).any()
+    drill.rounds._needs_everything.add(1)
+    drill.run()
+    np.testing.assert_array_equal(held_by(drill, 1), shadow)
+
+
+def test_what_the_chief_sets_is_everyone_s():
+    drill = make_drill(methods.top_k(0.8), ps=PS)
+    drill.run(), drill.run()
+    for variable in drill.weights:
+        variable.assign(tf.ones_like(variable))
+    drill.run()
+    for worker in range(WORKERS):
+        np.testing.assert_array_equal(held_by(drill, worker), np.ones(N))
+        moved = shadow_of(drill, worker) != 1.0
+        assert 0 < moved.sum() <= PS * round(0.2 * N / PS)
 
 
 # -- bytes ------------------------------------------------------------------------------------------------------------

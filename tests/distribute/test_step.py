@@ -86,3 +86,13 @@ def test_every_step_is_another():
     one, other = (Step(len, [SPEC], [], True) for _ in range(2))
     assert one != other and len({one, other}) == 2
     assert [spec.dtype for spec in one.handle_specs] == [tf.resource]
+
+
+@pytest.mark.parametrize("steps", [1, 3, 9])
+def test_the_loss_of_several_steps_is_their_mean(total, steps):
+    step = make_repeating(total)
+    step.has_loss = True  # the element is the loss: 2, 3, 4, ...
+    done, outputs = step.trace()([open_numbers(5, 2)], [], tf.constant(steps))
+    taken = range(2, 2 + min(steps, 5))
+    assert done == len(taken)
+    np.testing.assert_allclose(outputs[0], [np.mean(taken), sum(taken)])  # the rest is of the last step

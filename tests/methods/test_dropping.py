@@ -73,7 +73,7 @@ def test_a_worker_that_replaces_is_its_residual_away_from_the_agreed_weights():
         simulation.run_round(train, 1)
         for worker in range(2):
             state, local = simulation.state[worker][0], simulation.locals[worker][0]
-            np.testing.assert_allclose(state["agreed"], simulation.shadows[0][worker]["anchor"], atol=1e-5)
+            np.testing.assert_allclose(state["agreed"], simulation.shadows[0][0]["anchor"], atol=1e-5)
             np.testing.assert_allclose(state["agreed"] - state["residual"], local, atol=1e-5)
 
 
@@ -109,7 +109,7 @@ def test_top_1_is_sent_by_a_worker_and_by_the_server():
         for worker in range(3):  # one entry of each worker's weights has moved, and the server knows what they are
             local = simulation.locals[worker][0].numpy()
             assert (local != before[worker]).sum() == 1
-            np.testing.assert_array_equal(local, simulation.shadows[0][worker]["anchor"])
+            np.testing.assert_array_equal(local, simulation.shadows[0][0]["anchor"])
 
 
 def test_dgc_masks_what_it_has_sent():

@@ -40,6 +40,14 @@ class HidesNan(Raw):
         return {"value": tf.where(tf.math.is_finite(value), value, 0.0)}
 
 
+class SendsAMatrix(Raw):
+    def encode(self, value, seed):
+        return {"value": value[:, None]}
+
+    def decode(self, payload, count):
+        return payload["value"][:, 0]
+
+
 class RefusesNan(Raw):
     def encode(self, value, seed):
         return {"value": tf.debugging.check_numerics(value, "no number")}
@@ -130,3 +138,12 @@ def test_finds_randomness_that_is_not_the_seed_s():
 def test_finds_what_is_rounded_otherwise_when_traced():
     found = find_breaches(CodecContract, Seventh(), is_random=False, is_unbiased=False)
     assert found == {"traced_and_eager_agree"}
+
+
+def test_finds_what_a_slot_cannot_hold():
+    assert find_breaches(CodecContract, SendsAMatrix(), is_random=False) == {"keeps_shape_and_dtype"}
+
+
+def test_zeros_may_be_declared_not_to_stay():
+    assert breaks(CodecContract, "zeros_stay_zeros", Offset())
+    assert not breaks(CodecContract, "zeros_stay_zeros", Offset(), keeps_zeros=False)

@@ -7,6 +7,7 @@ import dataclasses
 import tensorflow as tf
 
 from slimdp_tf.rules.memories import Carry, Forget
+from slimdp_tf.rules.residuals import Residual
 from slimdp_tf.testing import MemoryContract
 from slimdp_tf.types import Entries, taken
 from tests.testing.breaches import breaks, find_breaches
@@ -36,6 +37,13 @@ class Ascends(Carry):
         return taken(local, index) - taken(state["anchor"], index)
 
 
+class ReturnsAndLeaves(Residual):
+    """Takes the update into the residual, and leaves it in the weights."""
+
+    def keep(self, state, local, wanted, sent):
+        return {**super().keep(state, local, wanted, sent), "local": local}
+
+
 class Grows(Carry):
     def keep(self, state, local, wanted, sent):
         return {"anchor": tf.concat([state["anchor"], [0.0]], 0)}
@@ -53,7 +61,7 @@ class Remembers(Carry):
 
 
 def test_finds_what_is_lost():
-    for rule in (Forget(), LosesAtTheCodec(), LosesAtThePull(), CountsThePull()):
+    for rule in (Forget(), LosesAtTheCodec(), LosesAtThePull(), CountsThePull(), ReturnsAndLeaves()):
         assert breaks(MemoryContract, "sent_and_kept_is_recalled", rule), rule
     # It is the only thing that it breaks.
     assert find_breaches(MemoryContract, LosesAtTheCodec()) == {"sent_and_kept_is_recalled"}

@@ -174,11 +174,12 @@ class Agreement(Protocol):
     """What both ends HOLD and do not send again. It spans all blocks, which may live on different servers.
 
     `period` is the number of rounds between refreshes (0: never); `whole` says that the push before a refresh
-    carries every entry.
+    carries every entry. `lists` names the lists of keys, i32[any length], in what is held of a block.
     """
 
     period: int
     whole: bool
+    lists: tuple[str, ...]
 
     def refresh(
         self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On, keys: list[tf.Tensor] | None = None
@@ -190,6 +191,9 @@ class Agreement(Protocol):
 
     def agree(self, keys: list[tf.Tensor], sizes: list[int], on: On = anywhere) -> list[State]:
         """Keys of every block -> what the selectors of every block are given."""
+
+    def hold(self, core: tf.Tensor, share: tf.Tensor) -> State:
+        """What the selectors of one block are given, from its keys and its share (see `rules.selectors`)."""
 
 
 def fitted(rule, pieces: Pieces):
@@ -237,4 +241,4 @@ def summed(increments: list[Entries], like: tf.Tensor) -> tf.Tensor:
 
 def taken(value: tf.Tensor, index: tf.Tensor | None) -> tf.Tensor:
     """Returns the values at `index`, all of them when it is None."""
-    return value if index is None else tf.gather(value, index)
+    return value if index is None else tf.gather_nd(value, index[:, None])

@@ -20,7 +20,7 @@ import tensorflow as tf
 from absl import flags
 
 from slimdp_tf import methods
-from slimdp_tf.cli.program import check_no_arguments, explaining, run_program
+from slimdp_tf.cli.program import check_no_arguments, explaining, read_sizes, run_program
 from slimdp_tf.exchange import Exchange
 from slimdp_tf.method import Method
 from slimdp_tf.rules.agreements import SignificantCore
@@ -192,23 +192,6 @@ def format_line(cost: Cost) -> str:
     error = "-" if cost.error is None else f"{cost.error:.1e}"
     figures = f"{cost.entries:>12,}{cost.ms:>10.2f}{cost.copies:>9.1f}{cost.gb_per_s:>8.2f}"
     return f"{cost.rule:<20}{figures}{sent:>14}{error:>16}"
-
-
-def read_sizes(words: Sequence[str]) -> list[int]:
-    """Entries from words such as 1e6.
-
-    Raises:
-        ValueError: a word is no number from 1 to 2^31 - 1.
-    """
-    sizes = []
-    for word in words:
-        try:
-            sizes.append(int(float(word)))
-        except ValueError:
-            sizes.append(0)
-        if not 1 <= sizes[-1] < 2**31:
-            raise ValueError(f"sizes must be numbers from 1 to 2^31 - 1, such as 1e6. Received: {word!r}")
-    return sizes
 
 
 def main(arguments: Sequence[str]) -> int:

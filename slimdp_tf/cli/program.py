@@ -59,3 +59,20 @@ def check_no_arguments(arguments: Sequence[str]) -> None:
     """Refuses arguments that are no flags, after the program's name."""
     if arguments[1:]:
         refuse(f"only flags are allowed, as --name=value. Received: {' '.join(arguments[1:])}")
+
+
+def read_sizes(words: Sequence[str]) -> list[int]:
+    """Entries from words such as 1e6.
+
+    Raises:
+        ValueError: a word is no number from 1 to 2^31 - 1.
+    """
+    sizes = []
+    for word in words:
+        try:
+            sizes.append(int(float(word)))
+        except ValueError:
+            sizes.append(0)
+        if not 1 <= sizes[-1] < 2**31:
+            raise ValueError(f"sizes must be numbers from 1 to 2^31 - 1, such as 1e6. Received: {word!r}")
+    return sizes

@@ -6,7 +6,9 @@ import dataclasses
 
 import tensorflow as tf
 
-from slimdp_tf.types import On, State, anywhere, is_number
+from slimdp_tf.chunks import by_chunks
+from slimdp_tf.ranking import greatest
+from slimdp_tf.types import Agreement, Entries, On, State, anywhere, is_number, written
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,6 +17,7 @@ class Nothing:
 
     period = 0
     whole = False
+    lists = ("core",)
 
     def refresh(
         self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On, keys: list[tf.Tensor] | None = None
@@ -22,7 +25,10 @@ class Nothing:
         return [tf.zeros([0], tf.int32) for _ in values]
 
     def agree(self, keys: list[tf.Tensor], sizes: list[int], on: On = anywhere) -> list[State]:
-        return _shares(keys, sizes, on)
+        return _agree(self, keys, sizes, on)
+
+    def hold(self, core: tf.Tensor, share: tf.Tensor) -> State:
+        return {"core": core, "share": share}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +52,7 @@ class SignificantCore:
     c: float | str = "auto"
     waited: float = 1.0
     whole = True
+    lists = ("core", "free")
 
     def __post_init__(self):
         if not is_number(self.beta) or not 0.0 <= self.beta <= 1.0:
@@ -63,39 +70,48 @@ class SignificantCore:
     def refresh(
         self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On, keys: list[tf.Tensor] | None = None
     ) -> list[tf.Tensor]:
-        total = sum(int(value.shape[0]) for value in values)
-        wanted = int(round(self.beta * total))
-        gradients = []
-        for j, update in enumerate(updates):
-            with on(j):
-                gradients.append(self._per_round(tf.abs(update), None if keys is None else keys[j]))
-        c = self._scale(values, gradients, on)
-        bits = []
-        for j, (value, gradient) in enumerate(zip(values, gradients)):
-            with on(j):  # S >= 0, so the order of floats is the order of their bits
-                bits.append(tf.bitcast(tf.abs(value) + c * gradient, tf.int32))
-        return _greatest(bits, wanted, on)
+        wanted = int(round(self.beta * sum(int(value.shape[0]) for value in values)))
+        if self.waited > 1.0 and keys is not None:
+            updates = self._per_round(updates, keys, on)
+        c = self._scale(values, updates, on)
 
-    def _per_round(self, size: tf.Tensor, core: tf.Tensor | None) -> tf.Tensor:
-        """|update| of a block -> what of it falls on one round; before there is a core, all of it does."""
-        if core is None or self.waited == 1.0:
-            return size
-        share = tf.where(tf.size(core) > 0, tf.constant(1.0 / self.waited, tf.float32), 1.0)
-        return tf.tensor_scatter_nd_update(size * share, core[:, None], tf.gather(size, core))
+        def significance(value: tf.Tensor, update: tf.Tensor) -> tf.Tensor:
+            return tf.abs(value) + c * tf.abs(update)
+
+        return greatest([[value, update] for value, update in zip(values, updates)], significance, wanted, on)
+
+    def _per_round(self, updates: list[tf.Tensor], keys: list[tf.Tensor], on: On) -> list[tf.Tensor]:
+        """What of the update of every entry falls on one round; before there is a core, all of it does."""
+        shares = []
+        for j, (update, core) in enumerate(zip(updates, keys)):
+            with on(j):
+                share = tf.where(tf.size(core) > 0, tf.constant(1.0 / self.waited, tf.float32), 1.0)
+                shares.append(written(update * share, Entries(core, tf.gather(update, core))))
+        return shares
 
     def agree(self, keys: list[tf.Tensor], sizes: list[int], on: On = anywhere) -> list[State]:
-        return _shares(keys, sizes, on)
+        return _agree(self, keys, sizes, on)
+
+    def hold(self, core: tf.Tensor, share: tf.Tensor) -> State:
+        size = tf.cast(share[1], tf.int32) + tf.size(core)
+        is_free = tf.tensor_scatter_nd_update(tf.ones([size], tf.bool), core[:, None], tf.zeros_like(core, tf.bool))
+        return {"core": core, "share": share, "free": tf.cast(tf.where(is_free)[:, 0], tf.int32)}
 
     def _scale(self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On) -> tf.Tensor:
         if self.c != "auto":
             return tf.constant(self.c, tf.float32)
-        weight, update = [], []
-        for j, (w, g) in enumerate(zip(values, updates)):
+        sums = []
+        for j, (value, update) in enumerate(zip(values, updates)):
             with on(j):
-                weight.append(tf.reduce_sum(tf.abs(w)))
-                update.append(tf.reduce_sum(tf.abs(g)))
+                sizes = by_chunks(_sum_sizes, [value, update], [tf.float32, tf.float32])
+                sums.append([tf.reduce_sum(size) for size in sizes])
         with on(0):
-            return tf.math.divide_no_nan(tf.add_n(weight), tf.add_n(update))
+            weight, update = (tf.add_n(parts) for parts in zip(*sums))
+            return tf.math.divide_no_nan(weight, update)
+
+
+def _sum_sizes(number: tf.Tensor, *chunk: tf.Tensor) -> list[tf.Tensor]:
+    return [tf.reduce_sum(tf.abs(part), keepdims=True) for part in chunk]
 
 
 def sign(keys: tf.Tensor, version: tf.Tensor) -> tf.Tensor:
@@ -113,60 +129,19 @@ def sign(keys: tf.Tensor, version: tf.Tensor) -> tf.Tensor:
     return tf.stack([tf.cast(version, tf.int64), tf.size(keys, tf.int64), tf.reduce_sum(mixed)])
 
 
-def _shares(keys: list[tf.Tensor], sizes: list[int], on: On) -> list[State]:
-    """What `rules.selectors` is given: the core of each block and the block's share of the entries outside it."""
+def _agree(rule: Agreement, keys: list[tf.Tensor], sizes: list[int], on: On) -> list[State]:
+    """What both ends hold of each block: its keys, and its share of the entries outside them."""
     free = []
     for j, (core, size) in enumerate(zip(keys, sizes)):
         with on(j):  # only the count leaves the block's place
             free.append(tf.constant(size, tf.int64) - tf.size(core, tf.int64))
     with on(0):
-        outside, total, before, agreed = tf.add_n(free), tf.constant(sum(sizes), tf.int64), tf.zeros([], tf.int64), []
-        for core, here in zip(keys, free):
-            agreed.append({"core": core, "share": tf.stack([before, here, outside, total])})
+        outside, total, before, shares = tf.add_n(free), tf.constant(sum(sizes), tf.int64), tf.zeros([], tf.int64), []
+        for here in free:
+            shares.append(tf.stack([before, here, outside, total]))
             before = before + here
-        return agreed
-
-
-_DIGITS = ((20, 11), (10, 10), (0, 10))  # (lowest bit, bits): the 31 bits of a float that is not negative
-
-
-def _greatest(bits: list[tf.Tensor], wanted: int, on: On) -> list[tf.Tensor]:
-    """Positions of the `wanted` greatest of all `bits`, i32[n_j] each, ascending per block; ties to the lower index.
-
-    The threshold is found exactly in O(n), digit by digit, with a histogram per digit and block: 16 kB per block move
-    to where block 0 lives.
-    """
-    if wanted == 0:
-        return [tf.zeros([0], tf.int32) for _ in bits]
-    threshold, ties_left = tf.zeros([], tf.int32), tf.constant(wanted, tf.int32)
-    for lowest, width in _DIGITS:
-        digit, above = _digit(bits, threshold, ties_left, lowest, width, on)
-        with on(0):
-            threshold, ties_left = threshold + tf.bitwise.left_shift(digit, lowest), ties_left - above
-    picked = []
-    for j, b in enumerate(bits):
+    agreed = []
+    for j, (core, share) in enumerate(zip(keys, shares)):
         with on(j):
-            tied = tf.cast(tf.equal(b, threshold), tf.int32)
-            rank = tf.cumsum(tied)
-            chosen = (b > threshold) | ((tied > 0) & (rank <= ties_left))
-            picked.append(tf.cast(tf.where(chosen)[:, 0], tf.int32))
-            ties_left = ties_left - tf.minimum(tf.reduce_sum(tied), ties_left)
-    return picked
-
-
-def _digit(bits, known, wanted, lowest: int, width: int, on: On) -> tuple[tf.Tensor, tf.Tensor]:
-    """The threshold's digit of `width` bits from bit `lowest` up, and how many entries lie above that digit.
-
-    Of the entries that have the threshold's `known` higher digits, `wanted` are to lie at the threshold or above it.
-    """
-    counts = []
-    for j, b in enumerate(bits):
-        with on(j):
-            digit = tf.bitwise.right_shift(b - known, lowest)  # within [0, 2^width) where the higher digits are known
-            digit = tf.where(digit < 1 << width, digit, -1)  # a negative one is not counted
-            counts.append(tf.math.unsorted_segment_sum(tf.ones_like(b), digit, 1 << width))
-    with on(0):
-        from_above = tf.cumsum(tf.add_n(counts), reverse=True)  # entries with this digit or a greater one
-        found = tf.reduce_sum(tf.cast(from_above >= wanted, tf.int32)) - 1
-        above = tf.concat([from_above[1:], [0]], 0)[found]
-        return found, above
+            agreed.append(rule.hold(core, tf.identity(share)))
+    return agreed

@@ -6,6 +6,7 @@ import dataclasses
 
 import tensorflow as tf
 
+from slimdp_tf.chunks import ENTRIES, by_chunks
 from slimdp_tf.types import Payload
 
 
@@ -24,9 +25,13 @@ class Raw:
 class Qsgd:
     """QSGD: stochastic rounding to s = 2^(bits-1) - 1 levels of either sign, one scale per bucket.
 
-    With N the scale of value v's bucket: a = |v| / N * s, level = floor(a) + [u < a - floor(a)] with u uniform in
-    [0, 1), and Q(v) = N * sign(v) * level / s, so that E[Q(v)] = v. A bucket of zeros is written as zeros.
-    Levels of up to 8 bits travel as one byte each, so fewer bits do not save bytes here.
+    With N the scale of value v's bucket and u uniform in [0, 1): level = floor(v / N * s + u) and Q(v) = N * level / s,
+    so that E[Q(v)] = v. A bucket of zeros is written as zeros. Levels of up to 8 bits travel as one byte each, so
+    fewer bits do not save bytes here.
+
+    The dither u has 16 bits and stays 1e-4 away from 0 and 1, so that E[Q(v)] is within 1e-4 of a level of v. One
+    random word dithers two values. Chunks of a long vector share their words, each bucket turns them by a word of
+    its own (exclusive or): any two values have independent dithers, so sums have the mean and variance they should.
 
     Args:
         bits: bits per level, its sign included, 2 to 8.
@@ -54,29 +59,59 @@ class Qsgd:
         return 2 ** (self.bits - 1) - 1
 
     def encode(self, value: tf.Tensor, seed: tf.Tensor) -> Payload:
-        count = tf.size(value)
-        rows = self._rows(count)
-        padded = tf.pad(value, [[0, rows * self.bucket - count]])
-        buckets = tf.reshape(padded, [rows, self.bucket])
-        scale = self._scale(buckets)
-        signed = tf.math.divide_no_nan(buckets, scale[:, None]) * float(self.levels)
-        dither = tf.random.stateless_uniform(tf.shape(buckets), seed, alg="philox")
-        level = tf.sign(signed) * tf.floor(tf.abs(signed) + dither)
-        level = tf.clip_by_value(level, -float(self.levels), float(self.levels))
-        return {"level": tf.cast(tf.reshape(level, [-1])[:count], tf.int8), "scale": scale}
+        rows = max(1, ENTRIES // self.bucket)  # of a chunk
+        buckets, seeds = self._rows(tf.size(value)), tf.random.experimental.stateless_split(seed, 2)
+        words = _draw_words([tf.minimum(buckets, rows), (self.bucket + 1) // 2], seeds[0])
+        keys = _draw_words([buckets, 1], seeds[1])
+
+        def encode(number: tf.Tensor, part: tf.Tensor) -> list[tf.Tensor]:
+            table = self._table(part)
+            count = tf.shape(table)[0]
+            word = tf.bitwise.bitwise_xor(words[:count], keys[number * rows :][:count])
+            level, scale = self._quantise(table, _dither(word)[:, : self.bucket])
+            return [tf.reshape(level, [-1])[: tf.size(part)], scale]
+
+        level, scale = by_chunks(encode, [value], [tf.int8, tf.float32], rows * self.bucket)
+        return {"level": level, "scale": scale}
 
     def decode(self, payload: Payload, count: tf.Tensor | int) -> tf.Tensor:
-        rows = self._rows(count)
-        level = tf.pad(tf.cast(payload["level"], tf.float32), [[0, rows * self.bucket - count]])
+        level = tf.cast(self._table(payload["level"]), tf.float32)
         scale = payload["scale"] * (1.0 / self.levels)  # no division: tf.function would round it in another way
-        return tf.reshape(tf.reshape(level, [rows, self.bucket]) * scale[:, None], [-1])[:count]
+        return tf.reshape(level * scale[:, None], [-1])[:count]
+
+    def _quantise(self, table: tf.Tensor, dither: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """f32[rows, bucket] and a dither of that shape -> levels i8[rows, bucket], scales f32[rows]."""
+        scale = self._scale(table)
+        level = tf.floor(table * tf.math.divide_no_nan(float(self.levels), scale)[:, None] + dither)
+        return tf.cast(level, tf.int8), scale
 
     def _rows(self, count: tf.Tensor | int) -> tf.Tensor | int:
         return (count + self.bucket - 1) // self.bucket
 
-    def _scale(self, buckets: tf.Tensor) -> tf.Tensor:
-        scale = tf.reduce_max(tf.abs(buckets), axis=1)
-        if self.norm == "l2":  # of buckets / max, whose squares neither overflow nor vanish
-            scale *= tf.norm(tf.math.divide_no_nan(buckets, scale[:, None]), axis=1)
-        is_finite = tf.reduce_all(tf.math.is_finite(buckets), axis=1)
-        return tf.where(is_finite, scale, float("nan"))  # a value that is no number must not be rounded to one
+    def _table(self, value: tf.Tensor) -> tf.Tensor:
+        """A row per bucket; the last one is filled up with zeros."""
+        if self.bucket == 1:
+            return value[:, None]
+        missing = -tf.size(value) % self.bucket
+        return tf.reshape(tf.pad(value, [[0, missing]]), [-1, self.bucket])
+
+    def _scale(self, table: tf.Tensor) -> tf.Tensor:
+        scale = tf.maximum(tf.reduce_max(table, 1), -tf.reduce_min(table, 1))
+        scale = tf.where(scale > 0.0, tf.maximum(scale, _LEAST), scale)  # or the factor of the levels is infinite
+        if self.norm == "l2":  # of table / max, whose squares neither overflow nor vanish
+            scale *= tf.norm(tf.math.divide_no_nan(table, scale[:, None]), axis=1)
+        return tf.where(tf.math.is_finite(scale), scale, float("nan"))  # what is no number must not become one
+
+
+_LEAST = 1e-36
+_EDGE = 1e-4  # of a level: keeps the greatest value of a bucket at its level whatever the rounding
+
+
+def _draw_words(shape: list, seed: tf.Tensor) -> tf.Tensor:
+    return tf.random.stateless_uniform(shape, seed, minval=None, maxval=None, dtype=tf.int32, alg="philox")
+
+
+def _dither(word: tf.Tensor) -> tf.Tensor:
+    """Random words i32[rows, m] -> two numbers of each, uniform in (0, 1), f32[rows, 2 m]."""
+    half = tf.cast(tf.bitcast(word, tf.uint16), tf.float32) * ((1.0 - 2.0 * _EDGE) / 65535.0) + _EDGE
+    return tf.reshape(half, [tf.shape(word)[0], -1])

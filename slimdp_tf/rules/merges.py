@@ -36,7 +36,7 @@ class Average:
             return [Entries(None, _ordered_sum([e.value for e in incoming]) / tf.maximum(present, 1.0))], {}
         if self.over == "workers":
             return [Entries(e.index, e.value / tf.maximum(present, 1.0)) for e in incoming], {}
-        return [Entries(None, _mean_per_entry(tf.zeros_like(value), incoming, notes))], {}
+        return [Entries(None, _mean_per_entry(tf.size(value), incoming, notes))], {}
 
 
 def _ordered_sum(values: list[tf.Tensor]) -> tf.Tensor:
@@ -47,13 +47,15 @@ def _ordered_sum(values: list[tf.Tensor]) -> tf.Tensor:
     return total
 
 
-def _mean_per_entry(zeros: tf.Tensor, incoming: list[Entries], notes: list[Note]) -> tf.Tensor:
+def _mean_per_entry(size: tf.Tensor, incoming: list[Entries], notes: list[Note]) -> tf.Tensor:
     """For every entry the mean over the workers that sent it, zero where none did. f32[n]"""
-    total, senders = zeros, zeros
+    sparse = [entries for entries in incoming if entries.index is not None]
+    index = tf.concat([entries.index for entries in sparse], 0)
+    value = tf.concat([entries.value for entries in sparse], 0)
+    # One pass sums both: real is the update, imaginary how many sent it; an entry's sum is in worker order.
+    total = tf.math.unsorted_segment_sum(tf.complex(value, tf.ones_like(value)), index, size)
+    total, senders = tf.math.real(total), tf.math.imag(total)
     for entries, note in zip(incoming, notes):
         if entries.index is None:
             total, senders = total + entries.value, senders + tf.cast(note.present, tf.float32)
-        else:
-            total = tf.tensor_scatter_nd_add(total, entries.index[:, None], entries.value)
-            senders = tf.tensor_scatter_nd_add(senders, entries.index[:, None], tf.ones_like(entries.value))
     return total / tf.maximum(senders, 1.0)

@@ -2,6 +2,7 @@
 
 `agreed` holds what both ends know of a block of n entries:
     core: i32[c], the core's positions, ascending.
+    free: i32[n - c], all others, ascending; not there where there never is a core.
     share: i64[4], (entries outside the core before this block, inside it, in all blocks; entries of all blocks).
     pushed: i32[k], what this worker last pushed (only where a down channel asks for it).
 """
@@ -12,7 +13,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from slimdp_tf.types import State, is_number
+from slimdp_tf.types import State, is_number, taken
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Explore:
         wanted = tf.minimum(tf.maximum(wanted, 1 if self.ratio > 0.0 else 0), outside)
         count = _share(wanted, before + here, outside) - _share(wanted, before, outside)
         drawn = _draw_strata(here, count, seed)
-        return _outside(agreed["core"], drawn)
+        return taken(agreed["free"], drawn) if "free" in agreed else drawn
 
 
 def _share(wanted: tf.Tensor, position: tf.Tensor, outside: tf.Tensor) -> tf.Tensor:
@@ -92,19 +93,13 @@ def _share(wanted: tf.Tensor, position: tf.Tensor, outside: tf.Tensor) -> tf.Ten
 
 def _draw_strata(size: tf.Tensor, count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """`count` distinct positions of [0, size), ascending, each with probability count / size. i32[count]"""
-    number = tf.range(count)  # i64[count]
-    low = number * size // tf.maximum(count, 1)
-    width = (number + 1) * size // tf.maximum(count, 1) - low
-    random = tf.random.stateless_uniform([tf.cast(count, tf.int32) + 1], seed, alg="philox")
-    inside = tf.minimum(tf.cast(random[1:] * tf.cast(width, tf.float32), tf.int64), width - 1)
-    offset = tf.minimum(tf.cast(random[0] * tf.cast(size, tf.float32), tf.int64), tf.maximum(size - 1, 0))
-    turned = low + inside + offset  # ascending, in [offset, size + offset)
-    kept = tf.searchsorted(turned, size[None])[0]  # how many did not run over the end
-    turned = tf.concat([turned[kept:] - size, turned[:kept]], 0)
-    return tf.cast(turned, tf.int32)
-
-
-def _outside(core: tf.Tensor, rank: tf.Tensor) -> tf.Tensor:
-    """Turns ranks among the entries outside `core` into positions of the block. i32[k] -> i32[k]"""
-    gaps = core - tf.range(tf.size(core))  # entries outside the core before each core entry, ascending
-    return rank + tf.searchsorted(gaps, rank, side="right")
+    count, end = tf.cast(count, tf.int32), tf.cast(size, tf.int32)
+    width = tf.cast(size, tf.float64) / tf.cast(tf.maximum(count, 1), tf.float64)
+    edge = tf.cast(tf.cast(tf.range(count + 1), tf.float64) * width + 1e-6, tf.int32)  # 1e-6: or the last one is lost
+    low, high = edge[:-1], edge[1:]
+    random = tf.random.stateless_uniform([count + 1], seed, alg="philox")
+    offset = tf.minimum(tf.cast(random[0] * tf.cast(end, tf.float32), tf.int32), tf.maximum(end - 1, 0))
+    inside = tf.cast(random[1:] * tf.cast(high - low, tf.float32), tf.int32)
+    turned = tf.minimum(low + inside, high - 1) + offset  # ascending, in [offset, size + offset)
+    kept = tf.searchsorted(turned, end[None])[0]  # how many did not run over the end
+    return tf.concat([turned[kept:] - end, turned[:kept]], 0)

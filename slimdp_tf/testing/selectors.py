@@ -10,6 +10,7 @@ from slimdp_tf.types import Selector, State
 
 _AGREED = {
     "core": I32,
+    "free": I32,
     "share": tf.TensorSpec([4], tf.int64),
     "pushed": I32,
     "round": tf.TensorSpec([], tf.int32),
@@ -87,6 +88,7 @@ def agree(cores: list, sizes: list[int]) -> list[State]:
     return [
         {
             "core": tf.constant(list(core), tf.int32),
+            "free": tf.constant(sorted(set(range(size)) - set(core)), tf.int32),
             "share": tf.constant([sum(outside[:j]), outside[j], sum(outside), sum(sizes)], tf.int64),
             "pushed": tf.range(size - 1, -1, -2, tf.int32),
             "round": tf.constant(3),

@@ -2,9 +2,10 @@ import json
 
 import pytest
 
-from slimdp_tf.cli import bench_rules
+from slimdp_tf.cli import bench_rules, program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", bench_rules.RULES)
 def test_measures_a_rule(rule):
     cost = bench_rules.measure(rule, 2000, repeats=1)
@@ -22,13 +23,13 @@ def test_says_what_is_sent_and_how_far_off_it_is():
 
 
 def test_sizes_are_numbers():
-    assert bench_rules.read_sizes(["1e5", "3.45e7", "12"]) == [100_000, 34_500_000, 12]
+    assert program.read_sizes(["1e5", "3.45e7", "12"]) == [100_000, 34_500_000, 12]
 
 
 @pytest.mark.parametrize("word", ["many", "0", "3e9", "-4"])
 def test_refuses_other_sizes(word):
     with pytest.raises(ValueError, match=f"sizes must be numbers from 1 to .* Received: '{word}'"):
-        bench_rules.read_sizes([word])
+        program.read_sizes([word])
 
 
 def test_a_cost_is_plain_data():

@@ -101,6 +101,7 @@ def test_values_that_differ_in_the_last_bit_are_told_apart():
     assert refresh(SignificantCore(0.05, 1, 0.0), weights, np.zeros(100), [30, 70]) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 @hypothesis.settings(max_examples=30)
 @hypothesis.given(
     weights=st.lists(

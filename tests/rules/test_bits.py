@@ -48,6 +48,7 @@ def test_positions_come_back(data, width):
     assert (found.numpy().tolist(), flags.numpy().tolist()) == (index, flag)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [[], [0], [100_000], [7, 40_000, 40_001]], ids=str)
 def test_corners_come_back_when_traced(index):  # quotients of 32 and more, and none at all
     def there_and_back(index):

@@ -132,6 +132,7 @@ def test_variance_is_within_the_theorem(bits):
     assert ((draw(Qsgd(bits, d), values, 1000) - values) ** 2).sum(1).mean() <= spread
 
 
+@pytest.mark.slow
 @hypothesis.settings(max_examples=40)
 @hypothesis.given(
     values=st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=40),

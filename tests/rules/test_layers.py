@@ -11,6 +11,8 @@ from slimdp_tf.rules.layers import LloydMax, Ternary, _cuts, _levels
 from slimdp_tf.testing import CodecContract
 from slimdp_tf.testing.contract import draw_normal
 
+pytestmark = pytest.mark.slow
+
 SEED = tf.constant([1, 2], tf.int32)
 
 

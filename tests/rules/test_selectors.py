@@ -121,6 +121,7 @@ def test_one_entry_at_least_is_explored():
 # -- as a distribution --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ratio", "size", "core"),
     [(0.1, 40, ()), (0.25, 41, ()), (0.3, 23, (0, 1, 2, 10, 22)), (0.04, 50, ())],
@@ -140,6 +141,7 @@ def test_every_entry_outside_the_core_is_as_likely(ratio, size, core):
     assert (deviation**2).sum() < degrees + 4 * np.sqrt(2 * degrees)
 
 
+@pytest.mark.slow
 def test_neighbours_are_both_picked_at_times():
     (agreed,) = agree([[]], [40])
     pairs = [np.diff(Explore(0.25).pick(None, agreed, tf.constant([i, 1], tf.int32)).numpy()) for i in range(60)]
@@ -151,6 +153,7 @@ def test_each_worker_round_and_block_has_its_own():
     assert len(picks) == 50
 
 
+@pytest.mark.slow
 @hypothesis.settings(max_examples=30)
 @hypothesis.given(
     ratio=st.floats(0, 1, allow_subnormal=False),

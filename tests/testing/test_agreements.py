@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 import tensorflow as tf
 
 from slimdp_tf.rules.agreements import Nothing, SignificantCore
@@ -42,6 +43,7 @@ class Sometimes(Nothing):
     period = 0.5
 
 
+@pytest.mark.slow
 def test_finds_what_depends_on_the_cut():
     name = "keys_are_the_same_however_the_model_is_cut"
     assert find_breaches(AgreementContract, PerBlock(0.25, 5)) == {name}

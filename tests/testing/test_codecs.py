@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from slimdp_tf.rules.codecs import Qsgd, Raw
@@ -100,6 +101,7 @@ def test_keeps_the_good():
     assert find_breaches(CodecContract, RefusesNan(), is_random=False) == set()
 
 
+@pytest.mark.slow
 def test_finds_bias():
     name = "is_right_on_average"
     assert find_breaches(CodecContract, Shrunk(), is_random=False) == {name}

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import tensorflow as tf
 
-from slimdp_tf.channel import Channel, joined, stream
+from slimdp_tf.channel import Channel, Parts, joined, stream
 from slimdp_tf.method import Method
 from slimdp_tf.rules.agreements import sign
 from slimdp_tf.types import Edits, Entries, Note, On, Payload, Pieces, State, anywhere, taken, written
@@ -23,8 +24,24 @@ _UP, _DOWN = 0, 1
 
 
 def block_sizes(entries: int, servers: int) -> list[int]:
-    """Cuts `entries` into one stretch per server, equal to one entry; the first stretches are the longer ones."""
-    return [entries // servers + (server < entries % servers) for server in range(servers)]
+    """Cuts `entries` into one stretch per server, the first ones the longer; equal to one entry, or to one unit.
+
+    Long stretches consist of units of 16 entries: TensorFlow copies a slice that does not begin on 64 bytes.
+    """
+    unit = 16 if entries >= 16 * 1024 * servers else 1
+    units, rest = divmod(entries, unit)
+    sizes = [unit * (units // servers + (server < units % servers)) for server in range(servers)]
+    sizes[-1] += rest
+    return sizes
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """What an answer changes of a worker's block: entries as they were, as they are to be, and as they were pulled."""
+
+    before: Entries
+    after: Entries
+    pulled: Entries
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +80,15 @@ class Exchange:
             with on(j):
                 signed.append(dict(agreed, signature=sign(agreed["core"], version)))
         return signed
+
+    @property
+    def lists(self) -> tuple[str, ...]:
+        """Names of the lists of keys, i32[any length], among what both ends hold of a block."""
+        return self.method.agreement.lists
+
+    def hold(self, core: tf.Tensor, share: tf.Tensor) -> State:
+        """What a worker holds of a block, from what it is sent."""
+        return self.method.agreement.hold(core, share)
 
     def refresh(
         self, values: list[tf.Tensor], updates: list[tf.Tensor], on: On, keys: list[tf.Tensor] | None = None
@@ -108,23 +134,45 @@ class Exchange:
         self, block: int, state: State, local: tf.Tensor, payload: Payload, agreed: State, draw: tf.Tensor
     ) -> tuple[tf.Tensor, Edits]:
         """What a worker makes of an answer: its new weights, f32[n], and the edits of its state."""
+        change, edits = self.take_over(block, state, lambda index: taken(local, index), payload, agreed, draw)
+        local = written(local, change.after)
+        return local, {**edits, **self.rebase(state, local, change)}
+
+    def take_over(
+        self,
+        block: int,
+        state: State,
+        read: Callable[[tf.Tensor | None], tf.Tensor],
+        payload: Payload,
+        agreed: State,
+        draw: tf.Tensor,
+    ) -> tuple[Change, Edits]:
+        """The first half of `adopt`: what is to change of the worker's weights, and edits of its state.
+
+        Args:
+            block, state, payload, agreed, draw: as in `adopt`.
+            read: entries i32[k] (None: all) -> the worker's weights there, f32[k].
+        """
         down = self._downs[block]
         parts = down.parts_of(payload, agreed, self._seed(draw, block, _DOWN))
         incoming = down.read(payload, parts, self.sizes[block], whole=False)
-        before, edits = Entries(incoming.index, taken(local, incoming.index)), {}
+        before, edits = Entries(incoming.index, read(incoming.index)), {}
         if down.carries == "update":
             held = taken(state["mirror"], incoming.index) if self._has_mirror else before.value
             incoming = Entries(incoming.index, held - incoming.value)
             edits = {"mirror": incoming} if self._has_mirror else {}
         after = Entries(incoming.index, self.method.adopt.adopt(before.value, incoming.value))
-        local = written(local, after)
-        return local, {**edits, **self.method.up.memory.rebase(state, local, before, after, incoming)}
+        return Change(before, after, incoming), edits
+
+    def rebase(self, state: State, local: tf.Tensor, change: Change) -> Edits:
+        """The second half of `adopt`: what becomes of the worker's state now that its weights are `local`, f32[n]."""
+        return self.method.up.memory.rebase(state, local, change.before, change.after, change.pulled)
 
     # -- server ---------------------------------------------------------------------------------------------------
 
-    def chosen(self, block: int, payload: Payload, agreed: State, draw: tf.Tensor) -> tf.Tensor | None:
-        """The entries a worker has chosen, as the server knows them from its payload, i32[k]."""
-        return joined(self._ups[block].parts_of(payload, agreed, self._seed(draw, block, _UP)))
+    def parts_of(self, block: int, payload: Payload, agreed: State, draw: tf.Tensor) -> Parts:
+        """The entries a worker has chosen, per selector, as the server knows them from its payload."""
+        return self._ups[block].parts_of(payload, agreed, self._seed(draw, block, _UP))
 
     def init_server(self, value: tf.Tensor) -> State:
         """The state beside a block `value`: the merge rule's."""
@@ -134,11 +182,9 @@ class Exchange:
         """What the server keeps of a worker that holds the block `value`; {} unless it sends updates."""
         return self.method.down.memory.init(value) if self.method.down.carries == "update" else {}
 
-    def receive(self, block: int, payload: Payload, agreed: State, draw: tf.Tensor, whole: bool) -> Entries:
-        """A worker's payload -> its update as the server decodes it."""
-        up = self._ups[block]
-        parts = up.parts_of(payload, agreed, self._seed(draw, block, _UP))
-        return up.read(payload, parts, self.sizes[block], whole)
+    def receive(self, block: int, payload: Payload, parts: Parts, whole: bool) -> Entries:
+        """A worker's payload, and the entries it has chosen -> its update as the server decodes it."""
+        return self._ups[block].read(payload, parts, self.sizes[block], whole)
 
     def merge(
         self, state: State, value: tf.Tensor, incoming: list[Entries], notes: list[Note]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
+from slimdp_tf.channel import joined
 from slimdp_tf.exchange import Exchange, block_sizes, payload_bytes
 from slimdp_tf.measure.record import Traffic
 from slimdp_tf.method import Method
@@ -97,8 +98,9 @@ class Simulation:
             self.locals[worker][block] = edits.pop("local", local)
             self.state[worker][block] = edited(state, edits)
             self._count(block, payload, "push_bytes")
-            incoming.append(exchange.receive(block, payload, self.agreed[block], draw, whole))
-            pushed.append(exchange.chosen(block, payload, self.agreed[block], draw))
+            parts = exchange.parts_of(block, payload, self.agreed[block], draw)
+            incoming.append(exchange.receive(block, payload, parts, whole))
+            pushed.append(joined(parts))
         notes = [Note(tf.constant(True), tf.constant(loss, tf.float32), tf.constant(steps)) for loss in losses]
         increments, edits = exchange.merge(self.server[block], self.values[block], incoming, notes)
         self.server[block] = edited(self.server[block], edits)

@@ -15,6 +15,8 @@ from slimdp_tf.rules.agreements import SignificantCore
 from slimdp_tf.rules.selectors import Core, Pushed
 from slimdp_tf.simulate import Simulation, simulate
 
+pytestmark = pytest.mark.slow
+
 N = 40
 CENTRES = np.random.default_rng(1).normal(size=(8, N))
 CURVES = np.random.default_rng(2).uniform(0.2, 2.0, size=(8, N))
@@ -42,8 +44,8 @@ class WatchedExchange(Exchange):
         self.chosen_entries.append((block, chosen))
         return payload, chosen, edits
 
-    def receive(self, block, payload, agreed, draw, whole):
-        entries = super().receive(block, payload, agreed, draw, whole)
+    def receive(self, block, payload, parts, whole):
+        entries = super().receive(block, payload, parts, whole)
         self.received.append((block, entries.index, entries.value.numpy()))
         return entries
 

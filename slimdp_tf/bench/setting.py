@@ -8,6 +8,8 @@ import pathlib
 import sys
 from collections.abc import Mapping, Sequence
 
+from slimdp_tf.environment import LARGE_PAGES
+
 PORT = 2222  # of every host of a network
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _ALONE = pathlib.Path(__file__).resolve().parent / "alone.py"
@@ -81,4 +83,4 @@ def clean_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     path = os.pathsep.join(p for p in (str(_ROOT), os.environ.get("PYTHONPATH")) if p)
     threads = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", "KERAS_BACKEND": "tensorflow"}
-    return {**kept, **threads, **quiet, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(more or {})}
+    return {**LARGE_PAGES, **kept, **threads, **quiet, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(more or {})}

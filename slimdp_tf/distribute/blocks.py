@@ -7,6 +7,7 @@ equal to one entry. A model with fewer entries than servers leaves the last serv
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 
 import tensorflow as tf
@@ -46,11 +47,33 @@ class Layout:
 
     def flatten(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
         """One value per variable -> the blocks, f32[n_j] each."""
-        flat = [tf.reshape(tf.cast(value, tf.float32), [-1]) for value in values]
-        return list(tf.split(flat[0] if len(flat) == 1 else tf.concat(flat, 0), list(self.sizes)))
+        return self.cut(self.join(values))
 
-    def restore(self, blocks: list[tf.Tensor]) -> list[tf.Tensor]:
-        """The blocks -> one value per variable, in its shape and dtype."""
-        flat = blocks[0] if len(blocks) == 1 else tf.concat(blocks, 0)
-        pieces = tf.split(flat, [math.prod(v.shape.as_list()) for v in self.variables])
-        return [tf.cast(tf.reshape(piece, v.shape), v.dtype) for piece, v in zip(pieces, self.variables)]
+    def join(self, values: list[tf.Tensor]) -> tf.Tensor:
+        """One value per variable -> the flattened vector, f32[n]."""
+        flat = [tf.reshape(tf.cast(value, tf.float32), [-1]) for value in values]
+        return flat[0] if len(flat) == 1 else tf.concat(flat, 0)
+
+    def cut(self, flat: tf.Tensor) -> list[tf.Tensor]:
+        """The flattened vector -> the blocks; they share its memory."""
+        return list(tf.split(flat, list(self.sizes)))
+
+    @property
+    def starts(self) -> list[int]:
+        """Where each block begins in the flattened vector."""
+        return [0, *itertools.accumulate(self.sizes[:-1])]
+
+    def restore(self, pieces: list[tf.Tensor]) -> list[tf.Tensor]:
+        """What the flattened vector was cut into, anywhere -> one value per variable, in its shape and dtype."""
+        ends, begin, values = list(itertools.accumulate(int(piece.shape[0]) for piece in pieces)), 0, []
+        for variable in self.variables:
+            end = begin + math.prod(variable.shape.as_list())
+            parts = []
+            for piece, last in zip(pieces, ends):
+                first = last - int(piece.shape[0])
+                if first < end and last > begin:
+                    parts.append(piece[max(begin - first, 0) : end - first])
+            flat = parts[0] if len(parts) == 1 else tf.concat(parts, 0) if parts else tf.zeros([0])
+            values.append(tf.cast(tf.reshape(flat, variable.shape), variable.dtype))
+            begin = end
+        return values

@@ -22,6 +22,7 @@ import tensorflow as tf
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import ClusterError
 from slimdp_tf.distribute.spec import Spec, answers, check_spec
+from slimdp_tf.environment import LARGE_PAGES
 
 
 class PartialCluster(tf.distribute.cluster_resolver.ClusterResolver):
@@ -149,7 +150,7 @@ class LocalCluster(PartialCluster):
 
     def _start(self, job: str, index: int) -> None:
         task = {"spec": self._spec, "job": job, "index": index, "threads": self._threads}
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
+        environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **LARGE_PAGES, **os.environ}
         environment.pop("TF_CONFIG", None)
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (str(_ROOT), environment.get("PYTHONPATH")) if p)
         with open(self._log(job, index), "ab") as log:

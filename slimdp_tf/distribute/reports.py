@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 
 import numpy as np
@@ -34,6 +35,27 @@ class Report:
     explored: float
     sums: np.ndarray
     outputs: list[np.ndarray]
+
+    def plus(self, later: Report) -> Report:
+        """This and a later report of the same worker in the same round; sums and outputs are the later ones."""
+        added = {name: getattr(self, name) + getattr(later, name) for name in ("seconds", "steps", "bytes", "matches")}
+        loss = np.average([self.loss, later.loss], weights=[self.steps, later.steps]) if added["steps"] else math.nan
+        return dataclasses.replace(later, explored=self.explored + later.explored, loss=float(loss), **added)
+
+
+class Unfinished:
+    """What workers did in a round before its exchange: a custom loop calls them once per step."""
+
+    def __init__(self):
+        self._reports: dict[int, Report] = {}
+        self._started: float | None = None
+
+    def add(self, reports: dict[int, Report], started: float) -> tuple[dict[int, Report], float]:
+        """Takes what one more call did; returns what the round did so far, and when it began on the chief's clock."""
+        self._started = started if self._started is None else self._started
+        for worker, report in reports.items():
+            self._reports[worker] = self._reports[worker].plus(report) if worker in self._reports else report
+        return dict(sorted(self._reports.items())), self._started
 
 
 def parse_report(outputs: list[tf.Tensor], blocks: int) -> Report:

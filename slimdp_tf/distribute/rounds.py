@@ -16,7 +16,7 @@ import tensorflow as tf
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import GONE, ClusterError, Servers, constant_here
 from slimdp_tf.distribute.local_variable import LocalVariable
-from slimdp_tf.distribute.reports import Report, make_record, mean_loss, sum_traffic
+from slimdp_tf.distribute.reports import Report, Unfinished, make_record, mean_loss, sum_traffic
 from slimdp_tf.distribute.roles import Role, role_of
 from slimdp_tf.distribute.round_functions import RoundFunctions
 from slimdp_tf.distribute.shared import Shared
@@ -52,7 +52,7 @@ class Rounds:
         self.records: list[RoundRecord] = []
         self.listeners: list[Callable[[RoundRecord], None]] = []
         self.round = self.steps = 0
-        self._signal = Signal()
+        self._signal, self._unfinished = Signal(), Unfinished()
         self._refusal: NonFiniteUpdateError | None = None
         self._weights: list[LocalVariable] = []
         self._traces: dict[Step, object] = {}
@@ -174,11 +174,11 @@ class Rounds:
             return self.run(step, handles, arguments, steps, is_exchanging)
         reports = {worker: report for worker, report in answers.items() if report is not None}
         self._needs_everything -= set(reports)
-        self._has_answer = False
-        worked = time.perf_counter()
+        self._has_answer, worked = False, time.perf_counter()
         self.steps += max((report.steps for report in reports.values()), default=0)
+        done, started = self._unfinished.add(reports, started)
         if is_exchanging and any(report.steps for report in reports.values()):
-            self._merge(reports, is_whole, started, worked)
+            self._merge(done, is_whole, started, worked)
         self.cache.leave_behind()
         metrics = self.cache.of_role(Role.SUM)
         if metrics and reports:
@@ -223,7 +223,7 @@ class Rounds:
             self.cache.cleanse(not_finite)
             self._note_refusal(not_finite)
         self._record(list(reports.values()), int(core), len(refused), started, worked)
-        self._has_answer = True
+        self._has_answer, self._unfinished = True, Unfinished()
         self.round += 1
         self._signal = self._signal.after(self.planned, self.steps, mean_loss(list(reports.values())))
 

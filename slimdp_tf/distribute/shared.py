@@ -11,8 +11,10 @@ import contextlib
 import tensorflow as tf
 
 from slimdp_tf.distribute.blocks import Layout
+from slimdp_tf.distribute.flat import Flat
 from slimdp_tf.distribute.local_variable import LocalVariable, Shelf, Vector
 from slimdp_tf.distribute.slots import Block
+from slimdp_tf.distribute.transport import fetch
 from slimdp_tf.distribute.workers import Workers
 from slimdp_tf.exchange import Exchange, payload_bytes
 from slimdp_tf.method import Method
@@ -34,17 +36,11 @@ class Shared:
         self.layout = Layout.of(variables, len(devices))
         self.exchange = Exchange(method, self.layout.sizes, seed, self.layout.pieces)
         self.devices, self.workers = devices[: len(self.layout.sizes)], workers
-        templates = _templates(self.exchange)
+        templates = templates_of(self.exchange)
         self.blocks = [Block(self.exchange, j, d, len(workers), templates[j]) for j, d in enumerate(self.devices)]
-        self._worker_variables: list[list[dict[str, tf.Variable]]] = [
-            [{} for _ in range(len(workers))] for _ in self.blocks
-        ]
-        self._shelves: list[dict[str, Shelf]] = []
+        self._shelves: list[dict[str, Shelf]] = [{} for _ in self.blocks]
+        self._flat = Flat(self.layout, len(workers), method.down.is_dense)
         workers.furnish(self._furnish)
-        self._shelves = [
-            {name: Shelf([per[name] for per in block]) for name in block[min(workers.live)]}
-            for block in self._worker_variables
-        ]
         nothing = [tf.zeros([0], tf.int32) for _ in self.blocks]
         tf.function(lambda: self._set_keys(nothing, 0), autograph=False).get_concrete_function()()
 
@@ -56,25 +52,39 @@ class Shared:
         Returns:
             Bytes pulled, i64[blocks, 2] (values, keys), and signatures that did (not) match, i64[2].
         """
-        draw = self.exchange.draw(round_number - 1, -1 if self.exchange.method.down.is_shared else worker)
-        local = None if everything else self.layout.flatten([v.value() for v in self.layout.variables])
-        pulled, counts = [], []
-        for j, block in enumerate(self.blocks):
-            if everything:
-                payload: Payload = {"value": tf.identity(block.read_everything())}
-                pulled.append(payload["value"])
-                self._write(j, self.exchange.init_worker(payload["value"]))
-            else:
-                payload = {name: tf.identity(tensor) for name, tensor in block.read_answer().items()}
-                agreed = dict(self._agreed(j), pushed=self._shelves[j]["pushed"].read(), round=round_number - 1)
-                new, edits = self.exchange.adopt(j, self._state(j), local[j], payload, agreed, draw)
-                pulled.append(new)
-                self._write(j, edits)
-            counts.append(tf.stack(payload_bytes(payload)))
+        if everything:
+            pulled, counts = self._take_everything()
+        else:
+            pulled, counts = self._take_answers(round_number - 1, worker)
         for variable, value in zip(self.layout.variables, self.layout.restore(pulled)):
             variable.assign(value)
         keys, matches = self._renew_keys()
         return tf.stack(counts) + keys, matches
+
+    def _take_everything(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        pulled, counts = [], []
+        for j, block in enumerate(self.blocks):
+            payload: Payload = fetch({"value": block.read_everything()}, block.device, self.exchange.sizes[j])
+            pulled.append(payload["value"])
+            self._write(j, self.exchange.init_worker(payload["value"]))
+            counts.append(tf.stack(payload_bytes(payload)))
+        return pulled, counts
+
+    def _take_answers(self, merged: tf.Tensor, worker: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        draw = self.exchange.draw(merged, -1 if self.exchange.method.down.is_shared else worker)
+        changes, counts = [], []
+        reads = self._flat.hold([v.value() for v in self.layout.variables])
+        for j, (block, read) in enumerate(zip(self.blocks, reads)):
+            payload = fetch(block.read_answer(), block.device, self.exchange.sizes[j])
+            agreed = dict(self._agreed(j), pushed=self._shelves[j]["pushed"].read(), round=merged)
+            change, edits = self.exchange.take_over(j, self._state(j), read, payload, agreed, draw)
+            self._write(j, edits)
+            changes.append(change)
+            counts.append(tf.stack(payload_bytes(payload)))
+        pulled = self._flat.change([change.after for change in changes])
+        for j, change in enumerate(changes):
+            self._write(j, self.exchange.rebase(self._state(j), pulled[j], change))
+        return pulled, counts
 
     def push(
         self, round_number: tf.Tensor, worker: tf.Tensor, whole: bool, note: tf.Tensor
@@ -113,26 +123,26 @@ class Shared:
             theirs = tf.identity(theirs)
             is_same = tf.reduce_all(tf.equal(theirs, shelf["signature"].read()))
 
-            def fetch(block=block, shelf=shelf, theirs=theirs):
+            def renew(block=block, shelf=shelf, theirs=theirs):
                 with tf.device(block.device):
-                    agreed = block.agreed
-                core = tf.identity(agreed["core"])
-                shelf["core"].write(core)
-                shelf["share"].write(tf.identity(agreed["share"]))
+                    agreed = {name: block.agreed[name] for name in ("core", "share")}
+                agreed = fetch(agreed, block.device, self.exchange.sizes[block.number])
+                for name, tensor in self.exchange.hold(**agreed).items():
+                    shelf[name].write(tensor)
                 shelf["signature"].write(theirs)
-                return tf.size(core, tf.int64) * core.dtype.size + 4 * 8
+                return tf.size(agreed["core"], tf.int64) * 4 + 4 * 8
 
-            keys = tf.cond(is_same, lambda: tf.zeros([], tf.int64), fetch) + 3 * 8
+            keys = tf.cond(is_same, lambda: tf.zeros([], tf.int64), renew) + 3 * 8
             counts.append(tf.stack([tf.zeros([], tf.int64), keys]))
             matches += tf.where(is_same, tf.constant([1, 0], tf.int64), tf.constant([0, 1], tf.int64))
         return tf.stack(counts), matches
 
     def _state(self, block: int) -> State:
-        held = ("core", "share", "signature", "pushed")
+        held = (*self.exchange.lists, "share", "signature", "pushed")
         return {name: shelf.read() for name, shelf in self._shelves[block].items() if name not in held}
 
     def _agreed(self, block: int) -> State:
-        return {name: self._shelves[block][name].read() for name in ("core", "share", "signature")}
+        return {name: self._shelves[block][name].read() for name in (*self.exchange.lists, "share", "signature")}
 
     def _write(self, block: int, edits: Edits) -> None:
         for name, edit in edits.items():
@@ -148,18 +158,20 @@ class Shared:
         """Folds the round on every server, makes the answers ready, and chooses new keys where `refresh`."""
         values, updates = [], []
         for block in self.blocks:
-            value, update = block.fold(round_number, verdicts, whole)
+            chosen = block.choices()
+            value, update = block.fold(round_number, verdicts, whole, chosen, refresh)
             values.append(value)
             updates.append(update)
-        for block in self.blocks:
-            block.prepare_answers(verdicts)
+            block.prepare_answers(chosen)
         if refresh:
-            keys = self.exchange.refresh(values, updates, self._on, [block.core.read() for block in self.blocks])
+            keys = self.exchange.refresh(
+                values, updates, self._on, [block.lists["core"].read() for block in self.blocks]
+            )
             self._set_keys(keys, round_number + 1)
 
     def core_entries(self) -> tf.Tensor:
         """Entries in the core, over all blocks, i64[]."""
-        return tf.add_n([tf.size(block.core.read(), tf.int64) for block in self.blocks])
+        return tf.add_n([tf.size(block.lists["core"].read(), tf.int64) for block in self.blocks])
 
     def _set_keys(self, keys: list[tf.Tensor], version: tf.Tensor | int) -> None:
         for block, agreed in zip(self.blocks, self.exchange.agree(keys, version, self._on)):
@@ -192,29 +204,30 @@ class Shared:
 
     def _furnish(self, worker: int) -> None:
         """Makes this worker's variables: they hold nothing of worth until it has pulled everything."""
-        nothing = self.exchange.agree([tf.zeros([0], tf.int32) for _ in self.blocks], 0)
-        for j, size in enumerate(self.exchange.sizes):
+        with tf.device(self.workers.devices[worker]):
+            self._flat.furnish(worker)
+        total = self.layout.entries
+        for j, (size, start) in enumerate(zip(self.exchange.sizes, self.layout.starts)):
             with tf.device(self.workers.devices[worker]):
                 state = self.exchange.init_worker(tf.zeros([size]))
                 made = {name: tf.Variable(tensor, trainable=False) for name, tensor in state.items()}
-                made["share"] = tf.Variable(nothing[j]["share"])
+                made["share"] = tf.Variable(
+                    tf.constant([start, size, total, total], tf.int64)
+                )  # while there is no core
                 made["signature"] = tf.Variable(tf.fill([3], tf.constant(-1, tf.int64)))
-                for name in ("core", "pushed"):
+                for name in (*self.exchange.lists, "pushed"):
                     made[name] = Vector(tf.int32)
-            self._worker_variables[j][worker] = made
-            if self._shelves:
-                for name, shelf in self._shelves[j].items():
-                    shelf.variables[worker] = made[name]
+            for name, variable in made.items():
+                self._shelves[j].setdefault(name, Shelf([None] * len(self.workers))).put(worker, variable)
 
 
-def _templates(exchange: Exchange) -> list[tuple[Payload, Payload]]:
-    """For each block the tensors a push may hold, and those of an answer: names, dtypes, nothing else."""
+def templates_of(exchange: Exchange) -> list[tuple[Payload, Payload]]:
+    """For each block the tensors a push may hold, and those of an answer: names, dtypes, and lengths where known."""
 
-    def trace():
+    def trace(blocks, keys, number):  # arguments, not constants: TensorFlow would know what becomes of these
         found = []
-        keys = [tf.zeros([0], tf.int32) for _ in exchange.sizes]
-        for j, (size, agreed) in enumerate(zip(exchange.sizes, exchange.agree(keys, 0))):
-            local, draw, agreed = tf.zeros([size]), exchange.draw(0, 0), dict(agreed, round=tf.constant(0))
+        for j, (local, agreed) in enumerate(zip(blocks, exchange.agree(keys, 0))):
+            draw, agreed = exchange.draw(number, 0), dict(agreed, round=number)
             state = exchange.init_worker(local)
             pushed: Payload = {}
             for whole in (False, True) if exchange.method.agreement.whole else (False,):
@@ -223,4 +236,7 @@ def _templates(exchange: Exchange) -> list[tuple[Payload, Payload]]:
             found.append((pushed, exchange.answer(j, exchange.init_shadow(local), local, held, draw)[0]))
         return found
 
-    return tf.function(trace, autograph=False).get_concrete_function().structured_outputs
+    blocks = [tf.TensorSpec([size]) for size in exchange.sizes]
+    keys = [tf.TensorSpec([None], tf.int32) for _ in exchange.sizes]
+    traced = tf.function(trace, autograph=False).get_concrete_function(blocks, keys, tf.TensorSpec([], tf.int32))
+    return traced.structured_outputs

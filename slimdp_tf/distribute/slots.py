@@ -7,9 +7,13 @@ by the merge, so a pull reads and changes nothing.
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
 
-from slimdp_tf.distribute.local_variable import Shelf, Vector, write_handle
+from slimdp_tf.channel import Parts, joined
+from slimdp_tf.distribute.local_variable import Shelf, Vector, reduce_handle, write_handle
+from slimdp_tf.distribute.transport import cut, join
 from slimdp_tf.exchange import Exchange, is_finite
 from slimdp_tf.types import Edits, Entries, Note, Payload, State
 
@@ -24,7 +28,7 @@ class Block:
         number: which block this is.
         device: where it lives.
         workers: how many slots it has.
-        templates: empty payloads of a push (ordinary and whole) and of an answer, which name the slots' tensors.
+        templates: payloads of a push (ordinary and whole) and of an answer, which name the slots' tensors.
     """
 
     def __init__(self, exchange: Exchange, number: int, device: str, workers: int, templates: tuple[Payload, Payload]):
@@ -34,7 +38,7 @@ class Block:
             size = exchange.sizes[number]
             self.value = tf.Variable(tf.zeros([size]), trainable=False)
             self.state = {name: tf.Variable(t) for name, t in exchange.init_server(tf.zeros([size])).items()}
-            self.core = Vector(tf.int32)
+            self.lists = {name: Vector(tf.int32) for name in exchange.lists}
             self.share = tf.Variable(tf.zeros([4], tf.int64))
             self.signature = tf.Variable(tf.zeros([3], tf.int64))
             self.merged = tf.Variable(tf.constant(-1, tf.int64))
@@ -45,6 +49,9 @@ class Block:
             zeros = tf.zeros([size])
             self.shadows = [{n: tf.Variable(t) for n, t in exchange.init_shadow(zeros).items()} for _ in range(answers)]
             self.answers = [{name: Vector(t.dtype) for name, t in answered.items()} for _ in range(answers)]
+        self._lengths = {name: t.shape for name, t in answered.items()}
+        self._received = tf.function(self._receive, autograph=False)  # traced once, however many workers there are
+        self._chosen = tf.function(self._choose, autograph=False)
         self.slot_here = {name: Shelf([slot[name] for slot in self.slots]) for name in pushed}
         self.tag_here, self.note_here = Shelf(self.tags), Shelf(self.notes)
         self.answer_here = {name: Shelf([a[name] for a in self.answers]) for name in answered} if answers > 1 else None
@@ -53,24 +60,29 @@ class Block:
     @property
     def agreed(self) -> State:
         """What the server holds of the agreement on this block."""
-        return {"core": self.core.read(), "share": self.share.read_value(), "signature": self.signature}
+        agreed = {name: vector.read() for name, vector in self.lists.items()}
+        return {**agreed, "share": self.share.read_value(), "signature": self.signature}
 
     # -- called in a worker's function ----------------------------------------------------------------------------
 
     def store(self, payload: Payload, round_number: tf.Tensor, note: tf.Tensor) -> list[tf.Operation]:
         """Puts a push into the slot of the worker here; the tag is written last."""
+        longest = self.exchange.sizes[self.number]
+        cuts = {name: cut(vector, longest) for name, vector in payload.items()}
         with tf.device(self.device):
-            stored = [self.slot_here[name].write(tf.identity(tensor)) for name, tensor in payload.items()]
+            stored = [self.slot_here[name].write(join(pieces)) for name, pieces in cuts.items()]
             stored.append(self.note_here.write(tf.identity(note)))
             with tf.control_dependencies(stored):
                 return [*stored, self.tag_here.write(tf.identity(round_number))]
 
     def read_answer(self) -> Payload:
         """What the worker here is to pull; the tensors are on the server until they are used."""
+        held = self.answers[0] if self.answer_here is None else self.answer_here
         with tf.device(self.device):
-            if self.answer_here is None:
-                return {name: vector.read() for name, vector in self.answers[0].items()}
-            return {name: shelf.read() for name, shelf in self.answer_here.items()}
+            payload = {name: vector.read() for name, vector in held.items()}
+        for name, tensor in payload.items():
+            tensor.set_shape(self._lengths[name])
+        return payload
 
     def read_everything(self) -> tf.Tensor:
         """The block as a worker takes it over that pulls everything, on the server until it is used."""
@@ -95,36 +107,52 @@ class Block:
                 verdicts.append(tf.where(tf.equal(self.tags[worker], round_number), verdict, ABSENT))
             return tf.stack(verdicts)
 
-    def fold(self, round_number: tf.Tensor, verdicts: tf.Tensor, whole: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        """Folds the slots that may be merged; returns the block and what was subtracted from it."""
+    def choices(self) -> list[Parts]:
+        """The entries that each worker chose for its last push, per selector; none before its first."""
+        if self.exchange.method.up.is_dense:
+            return [[None]] * len(self.slots)
+        chosen, count = [], len(self.exchange.method.up.selectors)
+        with tf.device(self.device):
+            agreed = self.agreed
+            for worker, (slot, tag) in enumerate(zip(self.slots, self.tags)):
+                draw = self.exchange.draw(tf.cast(tag, tf.int32), worker)
+                keys = {name: vector.read() for name, vector in slot.items() if name.endswith(".keys")}
+                choose = functools.partial(self._chosen, keys, agreed, draw)
+                chosen.append(tf.cond(tag >= 0, choose, lambda: [tf.zeros([0], tf.int32)] * count))
+        return chosen
+
+    def fold(
+        self, round_number: tf.Tensor, verdicts: tf.Tensor, whole: bool, chosen: list[Parts], is_update_wanted: bool
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Folds the slots that may be merged; returns the block and, if wanted, what was subtracted from it."""
         with tf.device(self.device):
             verdicts = tf.identity(verdicts)
-            is_new = round_number > self.merged
-            before = self.value.read_value()
+            before = self.value.read_value() if is_update_wanted else None  # as long as it is held, a change copies
 
             def merge():
-                incoming, notes = self._incoming(verdicts, whole)
-                increments, edits = self.exchange.merge(_values_of(self.state), before, incoming, notes)
+                incoming, notes = self._incoming(verdicts, whole, chosen)
+                increments, edits = self.exchange.merge(
+                    _values_of(self.state), self.value.read_value(), incoming, notes
+                )
                 self._apply(increments, self.state, edits)
-                self.merged.assign(round_number)
-                return self.value.read_value()
+                return self.merged.assign(round_number)
 
-            after = tf.cond(is_new, merge, self.value.read_value)
-            after.set_shape(before.shape)
-            return after, before - after
+            done = tf.cond(round_number > self.merged, merge, self.merged.read_value)
+            with tf.control_dependencies([done]):
+                after = self.value.read_value()
+            return after, before - after if is_update_wanted else None
 
-    def prepare_answers(self, verdicts: tf.Tensor) -> None:
-        """Makes ready what each worker is to pull, from what it last pushed."""
+    def prepare_answers(self, chosen: list[Parts]) -> None:
+        """Makes ready what each worker is to pull, from what it chose last."""
         with tf.device(self.device):
             value = self.value.read_value()
             agreed = dict(self.agreed, round=tf.cast(self.merged, tf.int32))
             for worker, (answer, shadow) in enumerate(zip(self.answers, self.shadows)):
-                tag = self.tags[worker].read_value()
                 if self.exchange.method.down.is_shared:
                     draw, held = self.exchange.draw(agreed["round"], -1), agreed
                 else:
-                    draw = self.exchange.draw(tf.cast(tag, tf.int32), worker)
-                    held = dict(agreed, pushed=self._pushed(worker, draw))
+                    draw = self.exchange.draw(tf.cast(self.tags[worker], tf.int32), worker)
+                    held = dict(agreed, pushed=joined(chosen[worker]))
                 payload, edits = self.exchange.answer(self.number, _values_of(shadow), value, held, draw)
                 for name, tensor in payload.items():
                     answer[name].write(tensor)
@@ -133,7 +161,8 @@ class Block:
     def adopt_keys(self, agreed: State) -> None:
         """Puts a new agreement in place."""
         with tf.device(self.device):
-            self.core.write(agreed["core"])
+            for name, vector in self.lists.items():
+                vector.write(agreed[name])
             self.share.assign(agreed["share"])
             self.signature.assign(agreed["signature"])
 
@@ -155,42 +184,36 @@ class Block:
         streams = {name: vector.read() for name, vector in slot.items()}
         return {n: t for n, t in streams.items() if n.endswith(".keys") or n.startswith("whole.") == whole}
 
-    def _incoming(self, verdicts: tf.Tensor, whole: bool) -> tuple[list[Entries], list[Note]]:
+    def _receive(self, payload: Payload, parts: Parts, whole: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        """A worker's push -> the entries it sent (none where it sent all) and their values."""
+        with tf.device(self.device):
+            entries = self.exchange.receive(self.number, payload, parts, whole)
+            return tf.zeros([0], tf.int32) if entries.index is None else entries.index, entries.value
+
+    def _choose(self, keys: Payload, agreed: State, draw: tf.Tensor) -> Parts:
+        """The keys in a worker's push -> the entries it chose, per selector."""
+        with tf.device(self.device):
+            return self.exchange.parts_of(self.number, keys, agreed, draw)
+
+    def _incoming(self, verdicts: tf.Tensor, whole: bool, chosen: list[Parts]) -> tuple[list[Entries], list[Note]]:
         incoming, notes = [], []
-        size = self.exchange.sizes[self.number]
-        for worker, slot in enumerate(self.slots):
+        is_sparse = not whole and not self.exchange.method.up.is_dense
+        none, nothing = tf.zeros([0], tf.int32), tf.zeros([0 if is_sparse else self.exchange.sizes[self.number]])
+        for worker, (slot, parts) in enumerate(zip(self.slots, chosen)):
             present = tf.equal(verdicts[worker], MERGED)
-            draw = self.exchange.draw(tf.cast(self.tags[worker], tf.int32), worker)
-            is_sparse = not whole and not self.exchange.method.up.is_dense
 
-            def received(slot=slot, draw=draw, is_sparse=is_sparse):
-                entries = self.exchange.receive(self.number, self._payload(slot, whole), self.agreed, draw, whole)
-                return entries.index if is_sparse else tf.zeros([0], tf.int32), entries.value
+            def received(slot=slot, parts=parts):
+                return self._received(self._payload(slot, whole), parts, whole)
 
-            def nothing(is_sparse=is_sparse):
-                return tf.zeros([0], tf.int32), tf.zeros([0 if is_sparse else size])
-
-            index, value = tf.cond(present, received, nothing)
+            index, value = tf.cond(present, received, lambda: (none, nothing))
             incoming.append(Entries(index if is_sparse else None, value))
             note = self.notes[worker].read_value()
             notes.append(Note(present, note[0], tf.cast(note[1], tf.int32)))
         return incoming, notes
 
-    def _pushed(self, worker: int, draw: tf.Tensor) -> tf.Tensor:
-        is_pushed = self.tags[worker] >= 0
-
-        def index():
-            payload = {name: vector.read() for name, vector in self.slots[worker].items()}
-            return self.exchange.chosen(self.number, payload, self.agreed, draw)
-
-        return tf.cond(is_pushed, index, lambda: tf.zeros([0], tf.int32))
-
     def _apply(self, increments: list[Entries], state: dict[str, tf.Variable], edits: Edits) -> None:
         for increment in increments:
-            if increment.index is None:
-                self.value.assign_sub(increment.value)
-            else:
-                self.value.scatter_sub(tf.IndexedSlices(increment.value, increment.index))
+            reduce_handle(self.value.handle, increment)
         for name, edit in edits.items():
             write_handle(state[name].handle, edit)
 

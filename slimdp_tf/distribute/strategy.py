@@ -179,8 +179,8 @@ class SlimDPStrategy(_tf.StrategyBase):
         self.rounds.raise_refusal()
         if not reports:
             raise tf.errors.OutOfRangeError(None, None, "The data of all workers has ended.")
-        results = [tf.nest.pack_sequence_as(structure[0], [tf.constant(o) for o in r.outputs]) for r in reports]
-        return tf.nest.map_structure(lambda *values: _tf.PerReplica(values), *results)
+        results = [_fill(structure[0], report.outputs) for report in reports]
+        return tf.nest.map_structure(lambda *of: None if of[0] is None else _tf.PerReplica(of), *results)
 
     def _program(self, fn, args, kwargs, flat, batches, tensors):
         key = (fn, *(id(b.iterator.dataset) for b in batches), *((t.dtype, tuple(t.shape)) for t in tensors))
@@ -192,8 +192,8 @@ class SlimDPStrategy(_tf.StrategyBase):
                 filled = [next(elements if isinstance(a, NextBatch) else arguments) for a in flat]
                 a, k = tf.nest.pack_sequence_as((args, kwargs), filled)
                 out = self.extended.call_for_each_replica(tf.autograph.experimental.do_not_convert(fn), a, k)
-                structure[:] = [tf.nest.map_structure(lambda t: 0, out)]
-                return [tf.convert_to_tensor(t) for t in tf.nest.flatten(out)]
+                structure[:] = [tf.nest.map_structure(lambda t: None if t is None else 0, out)]
+                return [tf.convert_to_tensor(t) for t in tf.nest.flatten(out) if t is not None]
 
             specs = [tf.TensorSpec.from_tensor(t) for t in tensors]
             self._programs[key] = Step(call, [b.iterator.element_spec for b in batches], specs, False), structure
@@ -216,6 +216,13 @@ class SlimDPStrategy(_tf.StrategyBase):
         fold = tf.reduce_mean if is_mean else tf.reduce_sum
         local = [v if axis is None else fold(v, axis) for v in self.experimental_local_results(value)]
         return fold(tf.stack(local), 0)
+
+
+def _fill(structure, outputs: list):
+    """`structure` with `outputs` in place of whatever is not None in it."""
+    outputs = iter(outputs)
+    leaves = [None if leaf is None else tf.constant(next(outputs)) for leaf in tf.nest.flatten(structure)]
+    return tf.nest.pack_sequence_as(structure, leaves)
 
 
 def _check_arguments(method, seed, on_nonfinite, *seconds) -> None:

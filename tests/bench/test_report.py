@@ -82,6 +82,7 @@ def test_a_run_for_pictures():
     assert run.totals.compute_s == 1.5
 
 
+@pytest.mark.slow
 def test_pictures_of_every_rate(results, tmp_path):
     no_split = make_result("tf_ps", rate="1gbit")
     marks = [report.dataclasses.replace(mark, compute_s=math.nan) for mark in no_split.marks]

@@ -25,6 +25,7 @@ def few_bytes(monkeypatch):
     monkeypatch.setattr(probe, "_UNSHAPED_BYTES", 5_000_000)
 
 
+@pytest.mark.slow
 def test_results_of_all_even_when_one_fails(tmp_path):
     bench = make_bench(tmp_path, own=[f"good={OWN}", f"bad={OWN}", f"last={OWN}"])
     good, bad, last = bench.contenders

@@ -9,6 +9,8 @@ import tensorflow as tf
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.dataset_graph import refuse_python, shard_graph
 
+pytestmark = pytest.mark.slow
+
 
 def graph_of(make) -> tuple[bytes, object]:
     """The graph and the element_spec of the dataset `make` makes.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from slimdp_tf.distribute.reports import Report, make_record, mean_loss, parse_report, sum_traffic
+from slimdp_tf.distribute.reports import Report, Unfinished, make_record, mean_loss, parse_report, sum_traffic
 from slimdp_tf.measure.record import Traffic
 
 
@@ -64,3 +64,23 @@ def test_the_mean_loss_is_of_those_who_trained():
     reports = [make_report(loss=1.0), make_report(loss=2.0), make_report(loss=9.0, steps=0)]
     assert mean_loss(reports) == 1.5
     assert np.isnan(mean_loss([make_report(steps=0)])) and np.isnan(mean_loss([make_report(loss=float("nan"))]))
+
+
+def test_calls_of_one_round_add_up():
+    unfinished = Unfinished()
+    first, started = unfinished.add({1: make_report(), 0: make_report(steps=0, loss=np.nan)}, 5.0)
+    assert (list(first), started) == ([0, 1], 5.0)
+    done, started = unfinished.add({1: make_report(loss=2.0, steps=1, outputs=[7]), 0: make_report(steps=0)}, 9.0)
+    assert started == 5.0
+    assert (done[1].steps, done[1].loss, done[1].outputs, done[1].explored) == (3, pytest.approx(1.0), [7], 12.0)
+    np.testing.assert_allclose(done[1].seconds, [0.2, 0.4, 0.6])
+    np.testing.assert_array_equal(done[1].bytes[0], [16, 8, 32, 4])
+    np.testing.assert_array_equal(done[1].sums, [1.0])
+    assert done[0].steps == 0 and np.isnan(done[0].loss)
+
+
+def test_a_worker_that_did_not_answer_the_last_call_keeps_its_share():
+    unfinished = Unfinished()
+    unfinished.add({0: make_report(), 1: make_report()}, 1.0)
+    done, _ = unfinished.add({0: make_report()}, 2.0)
+    assert (done[0].steps, done[1].steps) == (4, 2)

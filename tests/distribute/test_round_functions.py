@@ -10,6 +10,8 @@ from slimdp_tf.distribute.round_functions import RoundFunctions
 from slimdp_tf.distribute.slots import ABSENT, MERGED
 from tests.distribute.one_process import Drill, make_variable
 
+pytestmark = pytest.mark.slow
+
 N = 12
 MOVES = np.stack([np.ones(N), np.full(N, 3.0)])
 

@@ -17,6 +17,8 @@ from slimdp_tf.rules.memories import Carry
 from slimdp_tf.rules.selectors import Pushed
 from tests.distribute.one_process import Drill, make_variable
 
+pytestmark = pytest.mark.slow
+
 N = 12
 START = [np.arange(8.0).reshape(2, 4), np.ones(4)]
 MOVES = np.stack([np.arange(N) / 8, -np.ones(N) / 4])
@@ -174,6 +176,15 @@ def test_steps_without_an_exchange_wait_for_the_next():
     np.testing.assert_array_equal(drill.values(), FLAT)
     drill.run()
     np.testing.assert_allclose(drill.values(), FLAT - 2 * MOVES.mean(0), atol=1e-6)
+
+
+def test_the_record_of_a_round_counts_all_its_calls():
+    drill = make_drill(methods.plump(p=2))
+    for _ in range(2):
+        drill.run(steps=1, is_exchanging=False), drill.run(steps=1)
+    record = drill.rounds.records[1]
+    assert (record.steps_in_round, record.steps) == (2, 4)
+    assert (record.traffic.push_bytes, record.traffic.pull_bytes) == (2 * 4 * N, 2 * 4 * N)  # pulled by the first call
 
 
 def test_when_every_worker_was_lost_those_that_are_back_do_the_round(monkeypatch):

@@ -29,6 +29,7 @@ def test_a_chief_that_never_appears_ends_the_wait(monkeypatch):
         serve.serve({**SPEC, "chief": [address]}, "ps", 0, chief_timeout_s=0.2)
 
 
+@pytest.mark.slow
 def test_a_task_ends_when_the_chief_has_ended(monkeypatch):
     codes = []
     monkeypatch.setattr(serve, "start_server", lambda *task: None)

@@ -16,6 +16,8 @@ from slimdp_tf.rules.memories import Carry
 from slimdp_tf.rules.selectors import Pushed
 from tests.distribute.one_process import Drill, here, make_variable, make_workers, read_vector, write_vector
 
+pytestmark = pytest.mark.slow
+
 N, WORKERS, PS = 40, 2, 2
 ALPHA, BETA = 0.5, 0.25
 CORE, EXPLORER = round(BETA * N), round((ALPHA - BETA) * N)

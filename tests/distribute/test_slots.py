@@ -6,9 +6,12 @@ import tensorflow as tf
 
 from slimdp_tf import methods
 from slimdp_tf.distribute.local_variable import standing_on
+from slimdp_tf.distribute.shared import templates_of
 from slimdp_tf.distribute.slots import ABSENT, MERGED, NOT_FINITE, WRONG_SIGNATURE, Block
 from slimdp_tf.exchange import Exchange
 from tests.distribute.one_process import here
+
+pytestmark = pytest.mark.slow
 
 SIZE, WORKERS = 6, 2
 START = np.arange(SIZE, dtype=np.float32)
@@ -20,14 +23,7 @@ class Bench:
     def __init__(self, method=None, workers: int = WORKERS):
         self.exchange = Exchange(method or methods.plump(), (SIZE,), seed=1)
         self.agreed = self.exchange.agree([tf.constant([1, 4], tf.int32)], 1)[0]
-        state = self.exchange.init_worker(tf.zeros([SIZE]))
-        draw, is_whole = self.exchange.draw(0, 0), self.exchange.method.agreement.whole
-        pushed = self.exchange.push(0, state, tf.zeros([SIZE]), self.agreed, draw, False)[0]
-        if is_whole:
-            pushed.update(self.exchange.push(0, state, tf.zeros([SIZE]), self.agreed, draw, True)[0])
-        held = dict(self.agreed, pushed=tf.zeros([0], tf.int32))
-        answered = self.exchange.answer(0, {}, tf.zeros([SIZE]), held, draw)[0]
-        self.block = Block(self.exchange, 0, here(), workers, (pushed, answered))
+        self.block = Block(self.exchange, 0, here(), workers, templates_of(self.exchange)[0])
         self.workers = workers
         self.block.value.assign(START)
         self._call(lambda: self.block.adopt_keys(self.agreed))
@@ -60,8 +56,9 @@ class Bench:
 
         def fold():
             verdicts = self.block.inspect(number, whole)
-            self.block.fold(number, verdicts, whole)
-            self.block.prepare_answers(verdicts)
+            chosen = self.block.choices()
+            self.block.fold(number, verdicts, whole, chosen, True)
+            self.block.prepare_answers(chosen)
             return verdicts
 
         return self._call(fold).numpy().tolist()

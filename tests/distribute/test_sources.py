@@ -89,6 +89,7 @@ def test_arrays_on_the_chief_are_whole_and_in_order():
     assert rows_of(batches) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_large_arrays_are_moved_in_pieces(monkeypatch):
     sizes = []
     monkeypatch.setattr(sources, "constant_here", lambda value: sizes.append(value.nbytes) or tf.constant(value))

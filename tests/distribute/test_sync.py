@@ -9,6 +9,8 @@ from slimdp_tf.distribute.roles import Role
 from slimdp_tf.distribute.step import Step
 from tests.distribute.one_process import Drill, NoCache, make_variable
 
+pytestmark = pytest.mark.slow
+
 FIRST = tf.VariableAggregation.ONLY_FIRST_REPLICA
 
 

@@ -3,7 +3,7 @@
 `wire_rounds.py` trains there by `fit` and reads, after every round, the interface's counter and the kernel's counters
 of the connections. Nothing is subtracted for framing: what crossed contains TCP and IP headers (interface only), gRPC
 and protobuf framing, the requests that ask for each tensor, the chief's calls of one function per worker and one merge,
-the workers' reports, and, in a round that chooses a core, what the servers tell one another to choose it (16 kB).
+the workers' reports, and, in a round that chooses a core, what the servers tell one another to choose it (32 kB).
 A model of 25 entries shows how much that is: it is printed as "empty".
 """
 

@@ -17,7 +17,14 @@ EVERYTHING = [*PRODUCT, *CONFIGS, *TOOLS, *TESTS, "setup.py"]
 
 # From the bottom up: a module imports from its own layer and from those below. The longest prefix that fits counts.
 LAYERS = [
-    ("slimdp_tf.version", "slimdp_tf.types", "slimdp_tf.pieces"),
+    (
+        "slimdp_tf.version",
+        "slimdp_tf.environment",
+        "slimdp_tf.types",
+        "slimdp_tf.pieces",
+        "slimdp_tf.chunks",
+        "slimdp_tf.ranking",
+    ),
     ("slimdp_tf.rules", "slimdp_tf.testing"),
     ("slimdp_tf.channel",),
     ("slimdp_tf.method",),

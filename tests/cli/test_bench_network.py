@@ -40,6 +40,7 @@ def test_ones_own_alone_and_loopback(given):
     assert [rate.name for rate in bench.rates] == ["unshaped"]
 
 
+@pytest.mark.slow
 def test_publishes_what_was_run(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(probe, "_UNSHAPED_BYTES", 5_000_000)
     bench = make_bench(tmp_path)
@@ -81,6 +82,7 @@ def test_mistakes_are_named(given, flags, message):
         bench_network.prepare(types.SimpleNamespace(**{**vars(given), **flags}))
 
 
+@pytest.mark.slow
 def test_a_whole_program_shows_no_traceback():
     done = subprocess.run(
         [sys.executable, "-m", "slimdp_tf.cli.bench_network", "--loopback", "--rates=100mbit", "--contenders=plump"],

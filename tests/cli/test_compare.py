@@ -67,6 +67,7 @@ def test_a_mistake_in_the_last_method_shows_before_the_first_trains(experiments_
         experiments_of("plump,slim(beta=0.9)")
 
 
+@pytest.mark.slow
 def test_runs_all_and_publishes_even_when_one_fails(experiments_of, in_this_process, tmp_path, capsys):
     prepared = experiments_of("plump,broken=quant,slim(alpha=0.2)")
     runs, folders = compare.train_all(prepared, tmp_path, None)
@@ -83,6 +84,7 @@ def test_runs_all_and_publishes_even_when_one_fails(experiments_of, in_this_proc
     assert table[1]["config"]["options"]["alpha"] == 0.2
 
 
+@pytest.mark.slow
 def test_ctrl_c_reports_what_is_done(experiments_of, in_this_process, monkeypatch, tmp_path, capsys):
     train = compare.train_in
 
@@ -97,6 +99,7 @@ def test_ctrl_c_reports_what_is_done(experiments_of, in_this_process, monkeypatc
     assert "what was finished is reported" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_program_fails_when_a_method_failed(experiments_of, in_this_process, monkeypatch, tmp_path, capsys):
     prepared = experiments_of("plump,broken=slim", workdir=str(tmp_path))
     monkeypatch.setattr(compare, "prepare", lambda calls: prepared)

@@ -38,6 +38,7 @@ def test_refuse_goes_to_stderr(capsys):
     assert capsys.readouterr() == ("", "error: no\n")
 
 
+@pytest.mark.slow
 def test_a_whole_program_shows_no_traceback():
     done = subprocess.run(
         [sys.executable, "-m", "slimdp_tf.cli.compare", "--config=fashion_mnist_mlp", "--methods=plump,slim(alpha=2)"],

@@ -46,6 +46,7 @@ def test_a_cluster_that_cannot_start_is_explained(monkeypatch, capsys):
     assert "workers must be 1 or more" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_leaves_config_record_and_events(tmp_path):
     experiment = Experiment.prepare(make_config(), "mine", make_feed())
     strategy = LocalStrategy()

@@ -25,6 +25,7 @@ def config(monkeypatch, tmp_path):
     return config
 
 
+@pytest.mark.slow
 def test_trains_and_says_where_everything_is(config, tmp_path, capsys):
     assert train.main(["train"]) == 0
     output = capsys.readouterr().out

@@ -50,6 +50,7 @@ def small(request, tmp_path):
     return config
 
 
+@pytest.mark.slow
 def test_data_fits_the_model(small):
     experiment = Experiment.prepare(small)
     context = tf.distribute.InputContext(num_input_pipelines=2, input_pipeline_id=1)

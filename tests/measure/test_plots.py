@@ -72,6 +72,7 @@ def test_nothing_overlaps_and_nothing_is_cut_off(draw, count, runs):
         assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
+@pytest.mark.slow
 def test_writes_pdf_and_png(tmp_path, runs):
     paths = plots.write_pictures(runs, tmp_path / "new")
     assert len(paths) == 6

@@ -14,6 +14,8 @@ from slimdp_tf.rules.weights_of_workers import ByLoss
 from slimdp_tf.simulate import Simulation, simulate
 from tests.methods.bowls import SHAPES, START, find_distance, train
 
+pytestmark = pytest.mark.slow
+
 
 def test_what_they_are_made_of():
     assert methods.adaptive_period(8, 20).trigger == WithLoss(8, 20)

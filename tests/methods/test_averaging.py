@@ -14,6 +14,8 @@ from slimdp_tf.rules.weights_of_workers import ByData
 from slimdp_tf.simulate import Simulation, simulate
 from tests.methods.bowls import SHAPES, START, find_distance, train
 
+pytestmark = pytest.mark.slow
+
 
 def run(method, rounds=6, workers=3):
     return simulate(method, START, train, rounds, workers, 2, shapes=SHAPES)

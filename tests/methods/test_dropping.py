@@ -18,6 +18,8 @@ from slimdp_tf.rules.selectors import Explore, Pushed
 from slimdp_tf.simulate import Simulation, simulate
 from tests.methods.bowls import SHAPES, START, find_distance, train
 
+pytestmark = pytest.mark.slow
+
 SMALL = {
     "top_k": {"R": 0.9},
     "local_combine": {"R": 0.9},

@@ -17,6 +17,8 @@ from slimdp_tf.rules.server_steps import AdaGrad
 from slimdp_tf.simulate import Simulation, simulate
 from tests.methods.bowls import SHAPES, SIZE, START, find_distance, train
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"half": {}, "one_bit": {}, "terngrad": {}, "adaptive_quant": {"pi": 4}, "distribution_quant": {}}
 
 

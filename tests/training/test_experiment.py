@@ -11,6 +11,7 @@ from slimdp_tf.training.feeds import Feed
 from tests.training.stand_ins import LocalStrategy, Play, make_config, make_feed
 
 
+@pytest.mark.slow
 def test_a_run_has_a_point_per_epoch_from_the_records():
     experiment = experiments.Experiment.prepare(make_config(), "mine", make_feed())
     strategy = LocalStrategy(workers=2)
@@ -26,6 +27,7 @@ def test_a_run_has_a_point_per_epoch_from_the_records():
     assert run.wall_s > 0
 
 
+@pytest.mark.slow
 def test_the_seed_decides_the_weights():
     def train(seed):
         config = make_config()

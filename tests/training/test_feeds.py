@@ -30,6 +30,7 @@ def test_more_examples_than_there_are_is_refused(fashion):
         feeds.fashion_mnist(fashion, 4, 0, train_examples=17)
 
 
+@pytest.mark.slow
 def test_image_files_give_each_worker_its_files(tmp_path):
     write_records(tmp_path, "train", files=2, each=4)
     write_records(tmp_path, "validation", files=1, each=2)

@@ -35,6 +35,7 @@ def read_numbers(batches) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_validation_gives_every_example_once_in_order(records):
     files = images.find_images(str(records), "validation")
     batches = images.make_images(files, image_size=32, batch_size=2, training=False)
@@ -51,6 +52,7 @@ def test_labels_counted_from_0_stay(tmp_path):
     assert labels.numpy().tolist() == [0, 1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3, 6])  # 6 workers: fewer files than workers, so examples are divided
 def test_shards_are_disjoint_and_complete(records, count):
     files = images.find_images(str(records), "train")
@@ -70,6 +72,7 @@ def test_shard_index_may_be_a_tensor(records):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["records", "folders"])
 def test_training_is_shuffled_repeated_and_repeatable(source, request):
     files = images.find_images(str(request.getfixturevalue(source)), "train")

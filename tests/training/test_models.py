@@ -47,6 +47,7 @@ def test_googlenet_has_the_paper_s_parameters():
     assert sizes == [28, 28, 14, 14, 14, 14, 14, 7, 7]
 
 
+@pytest.mark.slow
 def test_narrow_vgg16_is_vgg16_with_fewer_channels():
     whole = [w.shape for w in models.vgg16(image_size=32, classes=3).weights]
     half = [w.shape for w in models.vgg16(image_size=32, classes=3, width=0.5).weights]
@@ -61,6 +62,7 @@ def test_narrow_vgg16_is_vgg16_with_fewer_channels():
         assert list(b) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [models.vgg16, models.googlenet])
 def test_narrow_models_for_images_run(build):
     model = build(image_size=32, classes=5, width=1 / 32)

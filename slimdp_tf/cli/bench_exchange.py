@@ -1,0 +1,142 @@
+"""What an exchange costs on this machine, unshaped: milliseconds per round, bytes and memory, at several sizes.
+
+    tools/bench_exchange --sizes=1e6,1e7,1.28e8 --workers=2 --ps=2 --methods="plump,quant,slim(alpha=0.2,beta=0.1)"
+
+The model is one matrix and a local step changes one row of it, so that a round is its exchange. Methods take turns, a
+round each. `--one_tensor` adds what TensorFlow's own parameter servers do: the weights as one tensor, there and back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import re
+import time
+from collections.abc import Callable, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import flags
+
+from slimdp_tf import methods
+from slimdp_tf.cli.method_list import MethodCall, read_methods
+from slimdp_tf.cli.program import check_no_arguments, explaining, read_sizes, run_program
+from slimdp_tf.distribute.cluster import LocalCluster, local_cluster
+from slimdp_tf.distribute.strategy import SlimDPStrategy
+from slimdp_tf.distribute.transport import there_and_back
+
+_ROW = 64  # entries
+_COLUMNS = (
+    f"{'method':<28}{'n':>13}{'MB/round':>10}{'ms/round':>10}{'x first':>9}{'compute':>9}{'exchange':>10}{'wait':>8}"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """A round of one method, medians; the parts are those of `measure.record.RoundRecord`."""
+
+    method: str
+    entries: int
+    mb: float
+    ms: float
+    compute_ms: float = 0.0
+    exchange_ms: float = 0.0
+    wait_ms: float = 0.0
+
+
+def make_rounds(cluster: LocalCluster, call: MethodCall, entries: int) -> tuple[SlimDPStrategy, Callable[[], None]]:
+    """A strategy of the method and a function that runs one round of it."""
+    strategy = SlimDPStrategy(cluster, getattr(methods, call.name)(**call.options))
+    with strategy.scope():
+        weights = keras.Variable(tf.zeros([max(1, entries // _ROW), _ROW]))
+
+    def step(batch):
+        weights.value.scatter_sub(tf.IndexedSlices(tf.fill([1, _ROW], 1e-3), tf.reshape(batch, [1])))
+
+    data = strategy.distribute_datasets_from_function(lambda context: tf.data.Dataset.from_tensors(0).repeat())
+    batches = iter(data)
+
+    def run() -> None:
+        for _ in range(strategy.method.p):
+            strategy.run(step, (next(batches),))
+
+    return strategy, run
+
+
+def measure(cluster: LocalCluster, calls: list[MethodCall], entries: int, repeats: int, one: bool) -> list[Cost]:
+    """Runs all methods at one size, in turns."""
+    made = [make_rounds(cluster, call, entries) for call in calls]
+    moving, moves = (there_and_back(entries), []) if one else (None, [])
+    for warm_up in (True,) * 3 + (False,) * repeats:  # the first pulls everything, the second the first answer
+        for _, run in made:
+            run()
+        if moving:
+            started = time.perf_counter()
+            moving()
+            moves += [] if warm_up else [1e3 * (time.perf_counter() - started)]
+    costs = [_cost_of(call.label, entries, strategy, repeats) for call, (strategy, _) in zip(calls, made)]
+    if moving:
+        costs.append(Cost("one tensor, there and back", entries, 8e-6 * entries, float(np.median(moves))))
+    return costs
+
+
+def _cost_of(label: str, entries: int, strategy: SlimDPStrategy, repeats: int) -> Cost:
+    records = strategy.records[-repeats:]
+    mb = float(np.median([record.traffic.exchange_mb for record in records]))
+    parts = [(r.round_s, r.compute_s, r.exchange_s, r.wait_s) for r in records]
+    return Cost(label, entries, mb, *[1e3 * float(seconds) for seconds in np.median(parts, 0)])
+
+
+def read_memory(cluster: LocalCluster) -> dict[str, float]:
+    """Peak resident MB of every task."""
+    peaks = {}
+    for job, addresses in cluster.addresses.items():
+        for index in range(len(addresses)) if job != "chief" else ():
+            status = pathlib.Path(f"/proc/{cluster.pid(job, index)}/status").read_text()
+            peaks[f"{job} {index}"] = int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1000
+    return peaks
+
+
+def format_line(cost: Cost, first: Cost) -> str:
+    """One line of the table."""
+    split = f"{cost.compute_ms:>9.1f}{cost.exchange_ms:>10.1f}{cost.wait_ms:>8.1f}"
+    return f"{cost.method:<28}{cost.entries:>13,}{cost.mb:>10.2f}{cost.ms:>10.1f}{cost.ms / first.ms:>9.2f}{split}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measures the methods of the flags at the sizes of the flags."""
+    check_no_arguments(arguments)
+    given = flags.FLAGS
+    with explaining():
+        sizes, calls = read_sizes(given.sizes), read_methods(given.methods, methods.names())
+    print(_COLUMNS)
+    found = []
+    for entries in sizes:
+        with local_cluster(given.workers, given.ps) as cluster:
+            costs = measure(cluster, calls, entries, given.repeats, given.one_tensor)
+            peaks = read_memory(cluster)
+        for cost in costs:
+            print(format_line(cost, costs[0]), flush=True)
+        print("  peak MB: " + ", ".join(f"{task} {mb:.0f}" for task, mb in peaks.items()), flush=True)
+        found += [{**dataclasses.asdict(cost), "peak_mb": peaks} for cost in costs]
+    if given.json:
+        pathlib.Path(given.json).write_text(json.dumps(found, indent=1))
+    return 0
+
+
+def run() -> None:
+    """The program slimdp-bench-exchange; its flags are made here, as other programs have some of the same names."""
+    flags.DEFINE_list("sizes", ["1e6", "1e7"], "Entries n of the model, one or more.")
+    flags.DEFINE_string("methods", "plump,quant,slim(alpha=0.2,beta=0.1)", "Methods, with commas between.")
+    flags.DEFINE_integer("workers", 2, "Workers of the cluster.", lower_bound=1)
+    flags.DEFINE_integer("ps", 2, "Servers of the cluster.", lower_bound=1)
+    flags.DEFINE_integer("repeats", 7, "Rounds of each, in turns.", lower_bound=1)
+    flags.DEFINE_bool("one_tensor", False, "Whether to move the weights as one tensor, too.")
+    flags.DEFINE_string("json", None, "Where to write the figures as JSON.")
+    run_program(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,26 @@
+"""tools/bench_exchange: every method takes its turns, and the table says what a round of each moved."""
+
+import pytest
+
+from slimdp_tf import local_cluster
+from slimdp_tf.cli import bench_exchange
+from slimdp_tf.cli.method_list import read_methods
+
+
+def test_a_line_gives_the_ratio_to_the_first():
+    first = bench_exchange.Cost("plump", 1000, 0.016, 10.0, 1.0, 8.0, 1.0)
+    line = bench_exchange.format_line(bench_exchange.Cost("slim", 1000, 0.004, 5.0, 1.0, 3.0, 1.0), first)
+    assert line.split() == ["slim", "1,000", "0.00", "5.0", "0.50", "1.0", "3.0", "1.0"]
+
+
+@pytest.mark.cluster
+def test_measures_methods_in_turns():
+    calls = read_methods("plump(p=2),slim(alpha=0.2,beta=0.1)", ["plump", "slim"])
+    with local_cluster(2, 1) as cluster:
+        costs = bench_exchange.measure(cluster, calls, 64_000, repeats=2, one=True)
+        peaks = bench_exchange.read_memory(cluster)
+    assert [cost.method for cost in costs] == ["plump(p=2)", "slim(alpha=0.2, beta=0.1)", "one tensor, there and back"]
+    assert costs[0].mb == pytest.approx(2 * 2 * 0.256)
+    assert costs[1].mb == pytest.approx(2 * (2 * 0.2 + 0.1) * 0.256, rel=0.01)
+    assert all(cost.ms > 0 for cost in costs)
+    assert sorted(peaks) == ["ps 0", "worker 0", "worker 1"] and min(peaks.values()) > 100

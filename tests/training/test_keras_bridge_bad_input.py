@@ -52,7 +52,7 @@ def test_a_part_made_outside_the_scope_is_refused(one_step, what):
         model.compile(optimizer if what == "optimizer" else "sgd", "mse", metrics=[metric] if what == "metric" else [])
     if what == "compile":
         model.compile("sgd", "mse")
-    with pytest.raises(ValueError, match=r"'[a-z0-9_/]+' was not made under strategy.scope\(\). Build the model"):
+    with pytest.raises(ValueError, match=r"'[A-Za-z0-9_/]+' was not made under strategy.scope\(\). Build the model"):
         model.fit(x, y, verbose=0)
 
 

@@ -64,6 +64,7 @@ def test_one_step_a_round_is_one_process_on_the_joined_batch(one_step):
     plain = make_linear()
     plain.compile(keras.optimizers.SGD(0.05), "mse", jit_compile=False)
     for start in range(0, 48, 8):
+        plain.reset_metrics()  # Keras 3.12 goes on counting from the last batch
         expected.append(float(plain.train_on_batch(x[start : start + 8], y[start : start + 8])))
     np.testing.assert_allclose(flatten(loop.model), flatten(plain), atol=1e-5)
     assert found == pytest.approx(expected, rel=1e-4)

@@ -20,6 +20,7 @@ NAMES = sorted(
     if inspect.isclass(found)
     and issubclass(found, keras.optimizers.Optimizer)
     and found is not keras.optimizers.Optimizer
+    and not (name == "Muon" and keras.__version__.startswith("3.12."))  # asks TensorFlow's variables for `path`
 )
 
 

@@ -3,7 +3,8 @@
     tools/bench_exchange --sizes=1e6,1e7,1.28e8 --workers=2 --ps=2 --methods="plump,quant,slim(alpha=0.2,beta=0.1)"
 
 The model is one matrix and a local step changes one row of it, so that a round is its exchange. Methods take turns, a
-round each. `--one_tensor` adds what TensorFlow's own parameter servers do: the weights as one tensor, there and back.
+round each. `--bare` adds the weights alone, from one worker to one ps and back: as one tensor, as TensorFlow's own
+parameter servers send them, and in pieces, as this package does.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ import tensorflow as tf
 from absl import flags
 
 from slimdp_tf import methods
-from slimdp_tf.cli.method_list import MethodCall, read_methods
-from slimdp_tf.cli.program import check_no_arguments, explaining, read_sizes, run_program
+from slimdp_tf.cli.method_list import read_methods
+from slimdp_tf.cli.program import check_folder, check_no_arguments, explaining, read_sizes, run_program
 from slimdp_tf.distribute.cluster import LocalCluster, local_cluster
 from slimdp_tf.distribute.strategy import SlimDPStrategy
 from slimdp_tf.distribute.transport import there_and_back
+from slimdp_tf.method import Method
 
 _ROW = 64  # entries
+_ONE, _PIECES = "one tensor, there and back", "pieces, there and back"
 _COLUMNS = (
     f"{'method':<28}{'n':>13}{'MB/round':>10}{'ms/round':>10}{'x first':>9}{'compute':>9}{'exchange':>10}{'wait':>8}"
 )
@@ -46,9 +49,9 @@ class Cost:
     wait_ms: float = 0.0
 
 
-def make_rounds(cluster: LocalCluster, call: MethodCall, entries: int) -> tuple[SlimDPStrategy, Callable[[], None]]:
+def make_rounds(cluster: LocalCluster, method: Method, entries: int) -> tuple[SlimDPStrategy, Callable[[], None]]:
     """A strategy of the method and a function that runs one round of it."""
-    strategy = SlimDPStrategy(cluster, getattr(methods, call.name)(**call.options))
+    strategy = SlimDPStrategy(cluster, method)
     with strategy.scope():
         weights = keras.Variable(tf.zeros([max(1, entries // _ROW), _ROW]))
 
@@ -65,21 +68,20 @@ def make_rounds(cluster: LocalCluster, call: MethodCall, entries: int) -> tuple[
     return strategy, run
 
 
-def measure(cluster: LocalCluster, calls: list[MethodCall], entries: int, repeats: int, one: bool) -> list[Cost]:
-    """Runs all methods at one size, in turns."""
-    made = [make_rounds(cluster, call, entries) for call in calls]
-    moving, moves = (there_and_back(entries), []) if one else (None, [])
+def measure(cluster: LocalCluster, chosen: dict[str, Method], entries: int, repeats: int, bare: bool) -> list[Cost]:
+    """Runs all methods (label -> method) at one size, in turns."""
+    made = [make_rounds(cluster, method, entries) for method in chosen.values()]
+    moves = {label: there_and_back(entries, label == _PIECES) for label in ((_ONE, _PIECES) if bare else ())}
+    taken: dict[str, list[float]] = {label: [] for label in moves}
     for warm_up in (True,) * 3 + (False,) * repeats:  # the first pulls everything, the second the first answer
         for _, run in made:
             run()
-        if moving:
+        for label, move in moves.items():
             started = time.perf_counter()
-            moving()
-            moves += [] if warm_up else [1e3 * (time.perf_counter() - started)]
-    costs = [_cost_of(call.label, entries, strategy, repeats) for call, (strategy, _) in zip(calls, made)]
-    if moving:
-        costs.append(Cost("one tensor, there and back", entries, 8e-6 * entries, float(np.median(moves))))
-    return costs
+            move()
+            taken[label] += [] if warm_up else [1e3 * (time.perf_counter() - started)]
+    costs = [_cost_of(label, entries, strategy, repeats) for label, (strategy, _) in zip(chosen, made)]
+    return costs + [Cost(label, entries, 8e-6 * entries, float(np.median(ms))) for label, ms in taken.items()]
 
 
 def _cost_of(label: str, entries: int, strategy: SlimDPStrategy, repeats: int) -> Cost:
@@ -110,12 +112,14 @@ def main(arguments: Sequence[str]) -> int:
     check_no_arguments(arguments)
     given = flags.FLAGS
     with explaining():
+        check_folder(given.json)
         sizes, calls = read_sizes(given.sizes), read_methods(given.methods, methods.names())
+        chosen = {call.label: call.make() for call in calls}
     print(_COLUMNS)
     found = []
     for entries in sizes:
         with local_cluster(given.workers, given.ps) as cluster:
-            costs = measure(cluster, calls, entries, given.repeats, given.one_tensor)
+            costs = measure(cluster, chosen, entries, given.repeats, given.bare)
             peaks = read_memory(cluster)
         for cost in costs:
             print(format_line(cost, costs[0]), flush=True)
@@ -133,7 +137,7 @@ def run() -> None:
     flags.DEFINE_integer("workers", 2, "Workers of the cluster.", lower_bound=1)
     flags.DEFINE_integer("ps", 2, "Servers of the cluster.", lower_bound=1)
     flags.DEFINE_integer("repeats", 7, "Rounds of each, in turns.", lower_bound=1)
-    flags.DEFINE_bool("one_tensor", False, "Whether to move the weights as one tensor, too.")
+    flags.DEFINE_bool("bare", False, "Whether to move the weights bare, too: as one tensor, and in pieces.")
     flags.DEFINE_string("json", None, "Where to write the figures as JSON.")
     run_program(main)
 

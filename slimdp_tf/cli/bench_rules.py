@@ -20,7 +20,7 @@ import tensorflow as tf
 from absl import flags
 
 from slimdp_tf import methods
-from slimdp_tf.cli.program import check_no_arguments, explaining, read_sizes, run_program
+from slimdp_tf.cli.program import check_folder, check_no_arguments, explaining, read_sizes, run_program
 from slimdp_tf.exchange import Exchange
 from slimdp_tf.method import Method
 from slimdp_tf.rules.agreements import SignificantCore
@@ -198,6 +198,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measures the rules of the flags."""
     check_no_arguments(arguments)
     with explaining():
+        check_folder(_JSON.value)
         sizes = read_sizes(_SIZES.value)
         rules = list(RULES) if _RULES.value == ["all"] else _RULES.value
         unknown = sorted(set(rules) - set(RULES))

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     given = flags.FLAGS
     with explaining():
         calls = read_methods(given.methods, methods.names())
-        chosen = [getattr(methods, call.name)(**call.options) for call in calls]
+        chosen = [call.make() for call in calls]
     rng = np.random.default_rng(0)
     rows = given.steps * given.batch_size * given.workers
     x, y = rng.integers(0, 256, (rows, 28, 28)).astype(np.uint8), rng.integers(0, 10, rows)

@@ -7,6 +7,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from slimdp_tf.method import Method
+from slimdp_tf.training.config import call, find_method
+
 _FORM = "name, name(option=value, ...) or label=name(option=value, ...)"
 
 
@@ -23,6 +26,14 @@ class MethodCall:
     label: str
     name: str
     options: dict[str, Any]
+
+    def make(self) -> Method:
+        """Returns the method.
+
+        Raises:
+            ValueError: there is no such method or option, or a value is not allowed.
+        """
+        return call(find_method(self.name), self.options, f"option of the method {self.name!r}")
 
 
 def read_methods(text: str, known: Sequence[str]) -> list[MethodCall]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pathlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
@@ -59,6 +60,12 @@ def check_no_arguments(arguments: Sequence[str]) -> None:
     """Refuses arguments that are no flags, after the program's name."""
     if arguments[1:]:
         refuse(f"only flags are allowed, as --name=value. Received: {' '.join(arguments[1:])}")
+
+
+def check_folder(path: str | None) -> None:
+    """Raises a ValueError when the folder that `path` is to be written into is not there; nothing for None."""
+    if path is not None and not pathlib.Path(path).absolute().parent.is_dir():
+        raise ValueError(f"The folder of {path!r} does not exist. Make it, or name another file.")
 
 
 def read_sizes(words: Sequence[str]) -> list[int]:

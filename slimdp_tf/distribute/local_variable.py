@@ -218,7 +218,7 @@ def reduce_handle(handle: tf.Tensor, entries: Entries) -> tf.Operation:
     """Subtracts `entries`, f32, from the variable behind `handle`, in place."""
     if entries.index is None:
         return tf.raw_ops.AssignSubVariableOp(resource=handle, value=entries.value)
-    # TensorFlow's own scatter_sub takes twice as long as a gather and an overwriting scatter.
+    # TensorFlow's own scatter_sub is slower than a gather and an overwriting scatter.
     value = tf.raw_ops.ResourceGather(resource=handle, indices=entries.index, dtype=entries.value.dtype)
     return tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=entries.index, updates=value - entries.value)
 

@@ -1,4 +1,4 @@
-"""Vectors across the wire, in pieces: TensorFlow carries several at once, and one alone at a third of the speed.
+"""Vectors across the wire, in pieces: TensorFlow carries several at once, and one alone more slowly.
 
 The sender cuts, the receiver joins; each is called under the device of whoever does it.
 """
@@ -46,20 +46,25 @@ def fetch(payload: Payload, device: str, longest: int) -> Payload:
     return {name: join(pieces) for name, pieces in cuts.items()}
 
 
-def there_and_back(entries: int) -> Callable[[], object]:
-    """For comparison: a function that moves `entries` floats from worker 0 to ps 0 and back, as one tensor each way."""
+def there_and_back(entries: int, in_pieces: bool) -> Callable[[], object]:
+    """For measuring: a function that moves `entries` floats from worker 0 to ps 0 and back, in pieces or whole."""
     ps, worker = (f"/job:{job}/replica:0/task:0/device:CPU:0" for job in ("ps", "worker"))
     with tf.device(ps):
         served = tf.Variable(tf.zeros([entries]))
     with tf.device(worker):
         local = tf.Variable(tf.zeros([entries]))
 
+    def split(value: tf.Tensor) -> list[tf.Tensor]:
+        return cut(value, entries) if in_pieces else [value]
+
     @tf.function(autograph=False)
     def move():
-        with tf.device(ps):
-            with tf.control_dependencies([served.assign(tf.identity(local.read_value()))]):
-                value = served.read_value()
         with tf.device(worker):
-            local.assign(tf.identity(value))
+            pushed = split(local.read_value())
+        with tf.device(ps):
+            with tf.control_dependencies([served.assign(join(pushed))]):
+                pulled = split(served.read_value())
+        with tf.device(worker):
+            local.assign(join(pulled))
 
     return lambda: move()  # holds the variables

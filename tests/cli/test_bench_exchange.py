@@ -1,10 +1,13 @@
 """tools/bench_exchange: every method takes its turns, and the table says what a round of each moved."""
 
+import subprocess
+import sys
+
 import pytest
 
-from slimdp_tf import local_cluster
+from slimdp_tf import local_cluster, methods
 from slimdp_tf.cli import bench_exchange
-from slimdp_tf.cli.method_list import read_methods
+from tests.sources import ROOT
 
 
 def test_a_line_gives_the_ratio_to_the_first():
@@ -15,12 +18,29 @@ def test_a_line_gives_the_ratio_to_the_first():
 
 @pytest.mark.cluster
 def test_measures_methods_in_turns():
-    calls = read_methods("plump(p=2),slim(alpha=0.2,beta=0.1)", ["plump", "slim"])
+    chosen = {"plump": methods.plump(p=2), "slim": methods.slim(0.2, 0.1)}
     with local_cluster(2, 1) as cluster:
-        costs = bench_exchange.measure(cluster, calls, 64_000, repeats=2, one=True)
+        costs = bench_exchange.measure(cluster, chosen, 64_000, repeats=2, bare=True)
         peaks = bench_exchange.read_memory(cluster)
-    assert [cost.method for cost in costs] == ["plump(p=2)", "slim(alpha=0.2, beta=0.1)", "one tensor, there and back"]
+    assert [cost.method for cost in costs] == ["plump", "slim", bench_exchange._ONE, bench_exchange._PIECES]
     assert costs[0].mb == pytest.approx(2 * 2 * 0.256)
     assert costs[1].mb == pytest.approx(2 * (2 * 0.2 + 0.1) * 0.256, rel=0.01)
     assert all(cost.ms > 0 for cost in costs)
     assert sorted(peaks) == ["ps 0", "worker 0", "worker 1"] and min(peaks.values()) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("--methods=slimm", "Unknown method 'slimm'"),
+        ("--methods=slim(alfa=1)", "Unknown option of the method 'slim' 'alfa'"),
+        ("--json=/nowhere/found.json", "The folder of '/nowhere/found.json' does not exist"),
+    ],
+)
+def test_mistakes_are_told_before_a_cluster_is_started(given, says):
+    ran = subprocess.run(
+        [sys.executable, "-m", "slimdp_tf.cli.bench_exchange", given], capture_output=True, text=True, cwd=ROOT
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1].startswith(f"error: {says}")

@@ -26,6 +26,13 @@ FLAT = np.concatenate([v.ravel() for v in START]).astype(np.float32)
 SLIM = methods.slim(0.5, 0.25, q=3)
 
 
+def move(worker: int, weights: np.ndarray, steps: int, number: int) -> np.ndarray:
+    """What the drill's workers do, in the simulation."""
+    for _ in range(steps):
+        weights = weights - MOVES[worker].astype(np.float32)
+    return weights
+
+
 def make_drill(method=None, ps: int = 1, moves=MOVES, **arguments) -> Drill:
     return Drill(method or methods.plump(), START, len(moves), ps, moves, **arguments)
 
@@ -43,12 +50,7 @@ def test_rounds_are_the_simulation(method):
     for _ in range(rounds):
         drill.run()
 
-    def train(worker: int, weights: np.ndarray, steps: int, number: int) -> np.ndarray:
-        for _ in range(steps):
-            weights = weights - MOVES[worker].astype(np.float32)
-        return weights
-
-    expected = slimdp_tf.simulate(method, FLAT, train, rounds, workers=2, servers=2, seed=3)
+    expected = slimdp_tf.simulate(method, FLAT, move, rounds, workers=2, servers=2, seed=3)
     np.testing.assert_allclose(drill.values(), expected.weights, atol=1e-6)
 
 
@@ -71,13 +73,8 @@ def test_rounds_of_other_methods_are_the_simulation(method):
     for _ in range(rounds):
         drill.run()
 
-    def train(worker: int, weights: np.ndarray, steps: int, number: int) -> np.ndarray:
-        for _ in range(steps):
-            weights = weights - MOVES[worker].astype(np.float32)
-        return weights
-
     shapes = [v.shape for v in START]
-    expected = slimdp_tf.simulate(method, FLAT, train, rounds, workers=2, servers=2, seed=3, shapes=shapes)
+    expected = slimdp_tf.simulate(method, FLAT, move, rounds, workers=2, servers=2, seed=3, shapes=shapes)
     np.testing.assert_allclose(drill.values(), expected.weights, atol=1e-6)
 
 

@@ -59,6 +59,8 @@ setuptools.setup(
             "slimdp-bench-network = slimdp_tf.cli.bench_network:run",
             "slimdp-bench-rules = slimdp_tf.cli.bench_rules:run",
             "slimdp-bench-step = slimdp_tf.cli.bench_step:run",
+            "slimdp-bench-exchange = slimdp_tf.cli.bench_exchange:run",
+            "slimdp-plan = slimdp_tf.cli.plan:run",
         ]
     },
     classifiers=[

@@ -31,6 +31,7 @@ LAYERS = [
     ("slimdp_tf.methods",),
     ("slimdp_tf.exchange",),
     ("slimdp_tf.simulate",),
+    ("slimdp_tf.planning",),
     ("slimdp_tf.distribute",),
     ("slimdp_tf.training",),
     ("slimdp_tf.cli", "slimdp_tf.bench", "configs"),

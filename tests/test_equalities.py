@@ -9,7 +9,7 @@ import slimdp_tf
 from slimdp_tf import methods
 from tests.cluster import strategy
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.paired]
 
 _METHODS = {
     "plump": methods.plump(p=2),
@@ -133,8 +133,14 @@ def test_one_worker_is_plain_fit():
     assert history.history["loss"][0] == pytest.approx(alone.history.history["loss"][0], rel=1e-4)
 
 
-@pytest.mark.parametrize(("workers", "ps"), [(1, 1), (2, 3), (3, 2)])
-@pytest.mark.parametrize("name", _METHODS)
+_PAIRS = [(workers, ps) for workers in (1, 2, 3) for ps in (1, 2, 3)]
+_FEW_PAIRS = [(1, 1), (2, 3), (3, 2)]  # for variants of methods that are run with all
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "ps"),
+    [(name, *pair) for name in _METHODS for pair in (_FEW_PAIRS if name in ("quant_pull", "explore_only") else _PAIRS)],
+)
 def test_the_cluster_is_the_simulation(name, workers, ps):
     _check_is_the_simulation(_METHODS[name], workers, ps)
 

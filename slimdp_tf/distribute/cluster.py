@@ -20,7 +20,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.calls import ClusterError
+from slimdp_tf.distribute.calls import CallThread, ClusterError
 from slimdp_tf.distribute.spec import Spec, answers, check_spec
 from slimdp_tf.environment import LARGE_PAGES
 
@@ -130,9 +130,11 @@ class LocalCluster(PartialCluster):
         for process in self._processes.values():
             process.send_signal(signal.SIGCONT)  # nobody waits for a task that is suspended
         self.say_goodbye()
-        _tf.disconnect(self._spec)
+        farewell = CallThread("slimdp leaves a cluster").submit(lambda: _tf.disconnect(self._spec))
+        farewell.ends_within(_FAREWELL_S)  # tasks that are busy answer late; when they are killed they answer no more
         for process in self._processes.values():
             process.kill()
+        farewell.ends_within(_FAREWELL_S)
         for process in self._processes.values():
             process.wait()
             process.stdin.close()
@@ -189,6 +191,7 @@ def local_cluster(workers: int = 2, ps: int = 1, timeout_s: float = 60.0, thread
 
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
+_FAREWELL_S = 10.0
 
 
 def _free_ports(count: int) -> list[int]:

@@ -56,10 +56,12 @@ class Shared:
             pulled, counts = self._take_everything()
         else:
             pulled, counts = self._take_answers(round_number - 1, worker)
-        for variable, value in zip(self.layout.variables, self.layout.restore(pulled)):
+        values = self.layout.restore(pulled)
+        for variable, value in zip(self.layout.variables, values):
             variable.assign(value)
         keys, matches = self._renew_keys()
-        return tf.stack(counts) + keys, matches
+        with tf.control_dependencies(values):  # who waits for the counts waits for what they count
+            return tf.stack(counts) + keys, matches
 
     def _take_everything(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         pulled, counts = [], []
@@ -96,11 +98,11 @@ class Shared:
         """
         draw = self.exchange.draw(round_number, worker)
         local = self.layout.flatten([v.value() for v in self.layout.variables])
-        counts, explored, returned = [], tf.zeros([], tf.int64), []
+        counts, explored, returned, stored = [], tf.zeros([], tf.int64), [], []
         for j, block in enumerate(self.blocks):
             agreed = dict(self._agreed(j), round=round_number)
             payload, pushed, edits = self.exchange.push(j, self._state(j), local[j], agreed, draw, whole)
-            block.store(payload, tf.cast(round_number, tf.int64), note)
+            stored += block.store(payload, tf.cast(round_number, tf.int64), note)
             if pushed is not None:
                 edits = dict(edits, pushed=pushed)
                 explored += tf.size(pushed, tf.int64) - tf.size(agreed["core"], tf.int64)
@@ -110,7 +112,8 @@ class Shared:
         if self.exchange.method.up.memory.returns:
             for variable, value in zip(self.layout.variables, self.layout.restore(returned)):
                 variable.assign(value)
-        return tf.stack(counts), explored
+        with tf.control_dependencies(stored):
+            return tf.stack(counts), explored
 
     def _renew_keys(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Compares signatures with the servers and fetches the keys of the blocks where they differ."""

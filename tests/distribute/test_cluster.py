@@ -129,7 +129,10 @@ def test_the_processes_are_gone_after_the_chief_ended(name, tmp_path):
         pids = json.loads(path.read_text())
         if number is not None:
             chief.send_signal(number)
-        assert chief.wait(timeout=60) in codes, log.read_text()
+        if not wait_until(lambda: chief.poll() is not None, 60):
+            chief.send_signal(signal.SIGUSR1)  # it says where it stands
+            time.sleep(1.0)
+        assert chief.poll() in codes, log.read_text()
         assert wait_until(lambda: all(is_gone(pid) for pid in pids), 10), "a process outlived its chief"
     finally:
         chief.kill()

@@ -9,7 +9,7 @@ import tensorflow as tf
 from slimdp_tf.distribute.local_variable import LocalVariable
 from tests.cluster import strategy as make_strategy
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.paired]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from slimdp_tf.distribute import sources
 from tests.cluster import strategy
 from tests.training.small_models import Seen, Watch, compile_linear, flatten, make_data, make_linear
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.paired]
 
 
 @pytest.fixture(scope="module")

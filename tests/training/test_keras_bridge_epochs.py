@@ -21,7 +21,7 @@ from tests.training.small_models import (
     make_linear,
 )
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.paired]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from slimdp_tf.distribute.roles import Role
 from tests.cluster import strategy
 from tests.training.small_models import ask_workers, compile_linear, flatten, make_data, make_linear
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.paired]
 
 
 @pytest.fixture(scope="module")

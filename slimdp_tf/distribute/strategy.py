@@ -84,6 +84,7 @@ class SlimDPStrategy(_tf.StrategyBase):
         self._graphs: list = []
         self._used: tuple[list[LocalVariable], list[LocalVariable]] = ([], [])
         self._waited, self._is_on_chief = 0, False
+        self.feed: Callable[[], object] = lambda: None  # what `fit` iterates over, for callbacks
         tf.distribute.Strategy.__init__(self, Extended(self, resolver, self.rounds.cache))
         if isinstance(resolver, PartialCluster):
             rounds = weakref.ref(self.rounds)

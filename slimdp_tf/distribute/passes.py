@@ -21,8 +21,8 @@ class Passes:
     def open(self, worker: int, number: int, taken: tf.Tensor | None, element_spec) -> tf.Tensor:
         """Handle of pass `number`, from 0 (-1: a look at the data before all), past its first `taken` elements, i64[].
 
-        TensorFlow counts the iterators that it makes of a shuffle, so the passes that this worker's process has not seen
-        are opened and let go first: it then draws the order that belongs to `number`.
+        TensorFlow counts the iterators that it makes of a shuffle, so the passes that this worker's process has not
+        seen are opened and let go first: it then draws the order that belongs to `number`.
         """
         for _ in range(self._opened[worker], number):
             _tf.open_iterator(self._variants[worker], element_spec)

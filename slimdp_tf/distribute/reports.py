@@ -50,6 +50,12 @@ class Unfinished:
         self._reports: dict[int, Report] = {}
         self._started: float | None = None
 
+    def hold(self, reports: dict[int, Report]) -> None:
+        """Takes what workers did between two rounds: it counts with the next one, whose time has not begun."""
+        started = self._started
+        self.add(reports, 0.0)
+        self._started = started
+
     def add(self, reports: dict[int, Report], started: float) -> tuple[dict[int, Report], float]:
         """Takes what one more call did; returns what the round did so far, and when it began on the chief's clock."""
         self._started = started if self._started is None else self._started

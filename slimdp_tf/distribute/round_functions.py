@@ -41,6 +41,10 @@ class RoundFunctions:
             ).get_concrete_function(step.handle_specs, step.argument_specs, scalar, scalar, scalar)
         return self._traced[key]
 
+    def rest(self, pull: str):
+        """As `worker`, for a pull alone: no iterators, no tensors, no step."""
+        return self.worker(_REST, _do_nothing, pull, None)
+
     def merge(self, whole: bool, refresh: bool):
         """The concrete function (round i64[]) -> i64[workers + 1]: verdict on each push, and the core's entries."""
         key = (whole, refresh)
@@ -99,6 +103,14 @@ class RoundFunctions:
             shared.merge(number, verdicts, whole and is_weight, refresh and is_weight)
         core = self.cache.shared[Role.WEIGHT].core_entries()
         return tf.concat([tf.cast(verdicts, tf.int64), [core]], 0)
+
+
+_REST = Step(lambda elements, arguments: [], [], [], False)
+
+
+def _do_nothing(handles, arguments, steps):
+    """No local step: (steps done i32[], outputs)."""
+    return tf.zeros([], tf.int32), []
 
 
 def _time_after(tensors: list[tf.Tensor]) -> tf.Tensor:

@@ -6,7 +6,7 @@ import contextlib
 import math
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import tensorflow as tf
 
@@ -42,12 +42,32 @@ class RoundIterator:
         return self._dataset.element_spec
 
     @property
-    def position(self) -> dict[str, int]:
-        """Where the epoch and the data are after the round that was given last: steps, the pass, and its batches."""
-        return {"step": self._step, "number": self._iterator.number, "taken": self._seen}
+    def position(self) -> dict[str, int | bool]:
+        """Where things are after the round that was given last.
 
-    def resume(self, step: int, number: int, taken: int) -> None:
-        """Begins the next epoch at `step`, in pass `number` over the data past its first `taken` batches."""
+        "step" of the epoch, "number" of the pass over the data, batches "taken" of it, and whether the epoch "ends".
+        """
+        ends = self._step == self.num_batches
+        return {"step": self._step, "number": self._iterator.number, "taken": self._seen, "ends": ends}
+
+    def resume(self, place: Mapping[str, int | bool], workers: int, is_next: bool) -> None:
+        """Lets the epoch that is about to begin go on where another run was.
+
+        Args:
+            place: its `position`.
+            workers: how many it had; with another number the data is dealt out anew, and as much of it left out.
+            is_next: whether this is the epoch after the one that ended at `place`.
+        """
+        now = self.strategy.workers
+        step, number, taken = place["step"], place["number"], place["taken"] * workers // now
+        if self.steps_per_epoch is None:
+            step = step * workers // now
+        if place["ends"] and self.num_batches is not None:
+            step = self.num_batches
+        if is_next:
+            step = 0
+            if self.steps_per_epoch is None or (self._length is not None and taken >= self._length):
+                number, taken = number + 1, 0
         self._iterator, self._is_resumed = self._dataset.begin_at(number, taken), True
         self._step, self._seen = step, taken
 

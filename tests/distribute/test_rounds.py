@@ -11,7 +11,7 @@ from slimdp_tf import methods
 from slimdp_tf.channel import Channel
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import ClusterError
-from slimdp_tf.distribute.rounds import NonFiniteUpdateError
+from slimdp_tf.distribute.refusals import NonFiniteUpdateError
 from slimdp_tf.distribute.step import Step
 from slimdp_tf.rules.memories import Carry
 from slimdp_tf.rules.selectors import Pushed
@@ -102,7 +102,7 @@ def test_the_loss_reaches_the_servers_and_the_plan():
     drill.run()
     # Mean loss 1.5: worker 0 counts 1.5, worker 1 counts 0.75.
     np.testing.assert_allclose(drill.values(), FLAT - (1.5 * MOVES[0] + 0.75 * MOVES[1]) / 2, atol=1e-6)
-    assert drill.rounds._signal.loss == drill.rounds._signal.first_loss == 1.5
+    assert drill.rounds.signal.loss == drill.rounds.signal.first_loss == 1.5
 
 
 # -- who takes part ---------------------------------------------------------------------------------------------------

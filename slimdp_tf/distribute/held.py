@@ -7,6 +7,7 @@ has not belongs to its block ("state/step/block0") and means nothing to a model 
 from __future__ import annotations
 
 import functools
+import re
 
 import numpy as np
 import tensorflow as tf
@@ -163,9 +164,10 @@ class Held:
         return sorted(anew)
 
     def names(self, variables: list[LocalVariable]) -> list[str]:
-        """What the variables are called in a snapshot: their place in the model and their name."""
+        """What the variables are called in a snapshot: their place in the model and their name, without its counts."""
         places = {id(v): place for place, v in enumerate(self.cache.variables)}
-        return [f"{places[id(v)]:03}_{v.name.split(':')[0].replace('/', '_')}" for v in variables]
+        bare = [re.sub(r"_\d+", "", v.name.split(":")[0].split("/")[-1]) for v in variables]  # Keras counts layers
+        return [f"{places[id(v)]:03}_{name}" for v, name in zip(variables, bare)]
 
     def _named(self, states, values) -> Arrays:
         found = {f"variables/{name}": value for name, value in zip(self.names(self.variables), values)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-KINDS = ("raise", "skip")
+KINDS = ("raise", "skip", "rollback")
 
 
 class NonFiniteUpdateError(ArithmeticError):
@@ -20,13 +20,24 @@ class Refusals:
     def __init__(self, kind: str, names: list[str]):
         self.kind, self.names = kind, names
         self._error: NonFiniteUpdateError | None = None
+        self.wants_rollback = False
 
-    def forget(self) -> None:
-        """A new round begins."""
-        self._error = None
+    def begin(self, has_snapshots: bool) -> None:
+        """A new round begins.
+
+        Raises:
+            ValueError: there is nothing to roll back to.
+        """
+        if self.kind == "rollback" and not has_snapshots:
+            raise ValueError(
+                "on_nonfinite='rollback' needs snapshots to go back to: slimdp_tf.Snapshots(directory) among the "
+                "callbacks of fit, or strategy.checkpoint(directory, every_rounds=...). Received: neither."
+            )
+        self._error, self.wants_rollback = None, False
 
     def note(self, round_number: int, workers: list[int]) -> None:
         """Takes down that updates of `workers` were not finite."""
+        self.wants_rollback = self.kind == "rollback"
         if self.kind == "raise":
             names = ", ".join(self.names[w] for w in workers)
             self._error = NonFiniteUpdateError(

@@ -13,11 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 from slimdp_tf.distribute.binding import Binding
-from slimdp_tf.distribute.calls import GONE, ClusterError, Servers, constant_here
+from slimdp_tf.distribute.calls import GONE, ClusterError, constant_here
 from slimdp_tf.distribute.local_variable import LocalVariable
+from slimdp_tf.distribute.recovery import Recovery
 from slimdp_tf.distribute.refusals import Refusals
 from slimdp_tf.distribute.reports import Report, Unfinished, make_record, mean_loss, sum_traffic
 from slimdp_tf.distribute.roles import Role
+from slimdp_tf.distribute.servers import ServerLost, Servers
 from slimdp_tf.distribute.slots import ABSENT, MERGED, NOT_FINITE
 from slimdp_tf.distribute.step import Step
 from slimdp_tf.distribute.sync import ChiefCache
@@ -35,7 +37,7 @@ class Rounds:
         servers: the servers.
         method: the recipe.
         seed: the run's seed.
-        on_nonfinite: "raise" or "skip" when a server refuses an update.
+        on_nonfinite: "raise", "skip" or "rollback" when a server refuses an update.
     """
 
     def __init__(self, workers: Workers, servers: Servers, method: Method, seed: int, on_nonfinite: str):
@@ -46,7 +48,7 @@ class Rounds:
         self.round = self.steps = 0
         self.signal, self._unfinished = Signal(), Unfinished()
         self._refusals = Refusals(on_nonfinite, workers.names)
-        self.snapshots = None  # the `Keeper` to go back to, if there is one
+        self.snapshots, self.recovery = None, Recovery(self)  # the `Keeper` to go back to, if there is one
         self._traces: dict[Step, object] = {}
         self.binding = Binding(self.cache, method, seed)
         self._needs_everything: set[int] = set()
@@ -106,8 +108,23 @@ class Rounds:
         Returns:
             A report per worker that took part, in worker order.
         """
+        known = len(self.records)
+        while True:
+            try:
+                reports = self._run(step, handles, arguments, steps, is_exchanging)
+            except ServerLost as error:
+                self.recovery.after_loss(error)
+            else:
+                break
+        if self._refusals.wants_rollback:
+            self.recovery.after_refusal()
+        for listener in self.listeners if len(self.records) > known else ():
+            listener(self.records[-1])
+        return reports
+
+    def _run(self, step: Step, handles, arguments: list, steps: int, is_exchanging: bool) -> list[Report]:
         started = time.perf_counter()
-        self._refusals.forget()
+        self._refusals.begin(self.snapshots is not None)
         self._make_ready()
         is_whole = is_exchanging and self.method.pushes_whole(self.round)
         push = "whole" if is_whole else "chosen" if is_exchanging else None
@@ -126,21 +143,18 @@ class Rounds:
 
         answers = self._ask(work)
         if not answers:  # every worker was lost: whoever is back does the round
-            return self.run(step, handles, arguments, steps, is_exchanging)
+            return self._run(step, handles, arguments, steps, is_exchanging)
         reports = {worker: report for worker, report in answers.items() if report is not None}
         self._needs_everything -= set(reports)
         self._has_answer, worked = False, time.perf_counter()
         self.steps += max((report.steps for report in reports.values()), default=0)
         done, started = self._unfinished.add(reports, started)
-        is_merged = is_exchanging and any(report.steps for report in reports.values())
-        if is_merged:
+        if is_exchanging and any(report.steps for report in reports.values()):
             self._merge(done, is_whole, started, worked)
         self.cache.leave_behind()
         metrics = self.cache.of_role(Role.SUM)
         if metrics and reports:
             self.cache.absorb(metrics, np.sum([reports[w].sums for w in sorted(reports)], 0))
-        for listener in self.listeners if is_merged else ():
-            listener(self.records[-1])
         return [reports[worker] for worker in sorted(reports)]
 
     def settle(self) -> None:
@@ -178,7 +192,7 @@ class Rounds:
         """Runs `work` on every live worker; workers that wait for a server which hangs are lost as it is."""
         purpose = f"in round {self.round}"
         try:
-            answers = self.workers.call(work)
+            answers = self.workers.call(work, watch=lambda: self.servers.watch(purpose))
         except GONE as error:  # the worker that says so is there: it is a server that it lost
             raise self.servers.explain(error, purpose) from error
         if not answers:

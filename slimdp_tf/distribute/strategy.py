@@ -11,13 +11,14 @@ import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.arguments import check_arguments
-from slimdp_tf.distribute.calls import Servers, call_within
+from slimdp_tf.distribute.calls import call_within
 from slimdp_tf.distribute.cluster import PartialCluster
 from slimdp_tf.distribute.data import NextBatch, ShardedDataset
 from slimdp_tf.distribute.extended import Extended
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.rounds import Rounds
 from slimdp_tf.distribute.serve import serve
+from slimdp_tf.distribute.servers import Servers
 from slimdp_tf.distribute.snapshots import Keeper
 from slimdp_tf.distribute.sources import Arrays, Function, Graphs
 from slimdp_tf.distribute.spec import await_tasks, check_port_is_free, resolve
@@ -41,7 +42,8 @@ class SlimDPStrategy(_tf.StrategyBase):
         timeout_s: seconds to wait for the tasks to answer at the start.
         worker_deadline_s: seconds after which a worker that does not finish its round is left out of it.
         cluster_deadline_s: seconds to wait for the servers, and for one worker when none is left.
-        on_nonfinite: "raise" or "skip" when a worker's update is not finite; it never reaches the weights.
+        on_nonfinite: what to do when a worker's update is not finite; it never reaches the weights: "raise", "skip", or
+            "rollback" to the last snapshot.
 
     Raises:
         ValueError: the cluster or an argument cannot be used; the message says what, allowed and received.

@@ -8,9 +8,10 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from slimdp_tf.distribute.calls import Servers, constant_here, fetch_here
+from slimdp_tf.distribute.calls import constant_here, fetch_here
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.roles import Role
+from slimdp_tf.distribute.servers import Servers
 from slimdp_tf.distribute.shared import Shared
 from slimdp_tf.distribute.workers import Workers
 

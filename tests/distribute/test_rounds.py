@@ -188,10 +188,10 @@ def test_when_every_worker_was_lost_those_that_are_back_do_the_round(monkeypatch
     drill, calls = make_drill(), []
     call = drill.rounds.workers.call
 
-    def lose_all_once(function, workers=None):
+    def lose_all_once(function, workers=None, **watch):
         calls.append(function)
         if len(calls) > 1:
-            return call(function, workers)
+            return call(function, workers, **watch)
         for worker in list(drill.rounds.workers.live):
             drill.rounds.workers._returned.put(worker)
         drill.rounds.workers.live.clear()
@@ -205,7 +205,7 @@ def test_when_every_worker_was_lost_those_that_are_back_do_the_round(monkeypatch
 
 def test_when_workers_were_lost_for_a_server_that_hangs_it_is_named(monkeypatch):
     drill = make_drill()
-    monkeypatch.setattr(drill.rounds.workers, "call", lambda function, workers=None: {})
+    monkeypatch.setattr(drill.rounds.workers, "call", lambda function, workers=None, **watch: {})
     monkeypatch.setattr(drill.rounds.cache, "send", lambda: False)
     monkeypatch.setattr(_tf, "is_alive", lambda device: False)
     with pytest.raises(ClusterError, match="No answer from ps 0, in round 0"):

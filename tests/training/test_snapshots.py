@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -87,3 +88,85 @@ def test_goes_on_in_a_shuffled_pipeline(tmp_path):
         fit(strategy(method, seed=3), snapshots, [EndAfter(ROUNDS + 3, interrupt)], data=make_pipeline(method.p))
     resumed = fit(strategy(method, seed=3), slimdp_tf.Snapshots(tmp_path), data=make_pipeline(method.p))
     check_same(resumed, whole)
+
+
+def interrupted(tmp_path, rounds: int = ROUNDS + 5, callbacks=(), **cluster) -> None:
+    """A run that ends by an error after so many rounds; the last snapshot was taken when 3 divided them."""
+    under = strategy(METHODS["plump"], seed=3, **cluster)
+    with pytest.raises(Interrupted):
+        fit(under, slimdp_tf.Snapshots(tmp_path, every_rounds=3), [*callbacks, EndAfter(rounds, interrupt)])
+    under.rounds.snapshots.file.finish()
+
+
+def test_goes_on_with_another_number_of_servers(tmp_path, undisturbed):
+    interrupted(tmp_path, ps=3)
+    resumed, _ = fit(strategy(METHODS["plump"], seed=3, ps=1), slimdp_tf.Snapshots(tmp_path))
+    np.testing.assert_allclose(flatten(resumed), flatten(undisturbed("plump")[0]), atol=1e-6)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_goes_on_with_another_number_of_workers(tmp_path, undisturbed, workers, capfd):
+    interrupted(tmp_path)
+    under = strategy(METHODS["plump"], seed=3, workers=workers)
+    resumed, history = fit(under, slimdp_tf.Snapshots(tmp_path), shuffle=False)
+    whole = undisturbed("plump")[1].history["loss"]
+    assert abs(history.history["loss"][-1] - whole[-1]) < 0.3 * (whole[0] - whole[-1])  # it does not jump
+    assert np.isfinite(flatten(resumed)).all()
+    said = capfd.readouterr().err
+    expected = {1: "what workers [1] had not sent yet is lost", 3: "workers [2] have no state in it"}[workers]
+    assert "Going on from the snapshot of round 12" in said and expected in said and "dealt out anew" in said
+
+
+@pytest.mark.parametrize("rounds", [ROUNDS + 5, 2 * ROUNDS - 1])
+@pytest.mark.parametrize("is_last", [True, False])
+def test_agrees_with_backup_and_restore(tmp_path, undisturbed, rounds, is_last):
+    """Whichever stands first in the list: no step is trained twice."""
+
+    def back_up():
+        return keras.callbacks.BackupAndRestore(tmp_path / "backup")
+
+    under = strategy(METHODS["plump"], seed=3)
+    with pytest.raises(Interrupted):
+        snapshots = slimdp_tf.Snapshots(tmp_path / "snapshots", every_rounds=3)
+        fit(under, snapshots, [back_up(), EndAfter(rounds, interrupt)])
+    under.rounds.snapshots.file.finish()
+    again = slimdp_tf.Snapshots(tmp_path / "snapshots")
+    resumed = fit(
+        strategy(METHODS["plump"], seed=3), *((None, [back_up(), again]) if is_last else (again, [back_up()]))
+    )
+    check_same(resumed, undisturbed("plump"))
+    assert int(resumed[0].optimizer.iterations) == 2 * ROUNDS
+
+
+def test_what_backup_and_restore_saved_later_wins(tmp_path):
+    """The epoch had not ended in the snapshot; it had in the backup."""
+    under, backup = strategy(METHODS["plump"], seed=3), tmp_path / "backup"
+    with pytest.raises(Interrupted):
+        first = [keras.callbacks.BackupAndRestore(backup), EndAfter(ROUNDS + 1, interrupt)]
+        fit(under, slimdp_tf.Snapshots(tmp_path / "snapshots", every_rounds=6), first)
+    under.rounds.snapshots.file.finish()
+    under = strategy(METHODS["plump"], seed=3)
+    resumed, _ = fit(under, slimdp_tf.Snapshots(tmp_path / "snapshots"), [keras.callbacks.BackupAndRestore(backup)])
+    assert int(resumed.optimizer.iterations) == 2 * ROUNDS
+    assert len(under.records) == ROUNDS
+
+
+def test_a_run_that_is_complete_trains_no_more(tmp_path, undisturbed):
+    fit(strategy(METHODS["plump"], seed=3), slimdp_tf.Snapshots(tmp_path))
+    under = strategy(METHODS["plump"], seed=3)
+    resumed, history = fit(under, slimdp_tf.Snapshots(tmp_path))
+    assert under.records == []
+    np.testing.assert_array_equal(flatten(resumed), flatten(undisturbed("plump")[0]))
+    assert history.history["loss"] == undisturbed("plump")[1].history["loss"][-1:]
+
+
+def test_refuses_in_words_what_it_cannot_go_on_from(tmp_path):
+    fit(strategy(METHODS["plump"], seed=3), slimdp_tf.Snapshots(tmp_path), epochs=1)
+    with pytest.raises(ValueError, match="was taken with another method: Method.name='plump'"):
+        fit(strategy(METHODS["slim"], seed=3), slimdp_tf.Snapshots(tmp_path))
+    with pytest.raises(ValueError, match="every_rounds must be an integer of at least 1. Received: 0"):
+        slimdp_tf.Snapshots(tmp_path, every_rounds=0)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match="is for models of a SlimDPStrategy"):
+        model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0, callbacks=[slimdp_tf.Snapshots(tmp_path)])

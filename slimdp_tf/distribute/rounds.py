@@ -17,7 +17,7 @@ from slimdp_tf.distribute.calls import GONE, ClusterError, constant_here
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.recovery import Recovery
 from slimdp_tf.distribute.refusals import Refusals
-from slimdp_tf.distribute.reports import Report, Unfinished, make_record, mean_loss, sum_traffic
+from slimdp_tf.distribute.reports import Report, Stillness, Unfinished, make_record, mean_loss, sum_traffic
 from slimdp_tf.distribute.roles import Role
 from slimdp_tf.distribute.servers import ServerLost, Servers
 from slimdp_tf.distribute.slots import ABSENT, MERGED, NOT_FINITE
@@ -46,7 +46,7 @@ class Rounds:
         self.records: list[RoundRecord] = []
         self.listeners: list[Callable[[RoundRecord], None]] = []
         self.round = self.steps = 0
-        self.signal, self._unfinished = Signal(), Unfinished()
+        self.signal, self._unfinished, self._stillness = Signal(), Unfinished(), Stillness(workers.names)
         self._refusals = Refusals(on_nonfinite, workers.names)
         self.snapshots, self.recovery = None, Recovery(self)  # the `Keeper` to go back to, if there is one
         self._traces: dict[Step, object] = {}
@@ -225,6 +225,7 @@ class Rounds:
         if not_finite:
             self.cache.cleanse(not_finite)
             self._refusals.note(self.round, not_finite)
+        self._stillness.note(reports)
         self._record(list(reports.values()), int(core), len(refused), started, worked)
         self._has_answer, self._unfinished = True, Unfinished()
         self.round += 1

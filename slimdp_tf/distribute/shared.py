@@ -16,7 +16,7 @@ from slimdp_tf.distribute.local_variable import LocalVariable, Shelf, Vector
 from slimdp_tf.distribute.slots import Block
 from slimdp_tf.distribute.transport import fetch
 from slimdp_tf.distribute.workers import Workers
-from slimdp_tf.exchange import Exchange, payload_bytes
+from slimdp_tf.exchange import Exchange, is_nothing, payload_bytes
 from slimdp_tf.method import Method
 from slimdp_tf.types import Edits, Payload, State
 
@@ -88,15 +88,16 @@ class Shared:
 
     def push(
         self, round_number: tf.Tensor, worker: tf.Tensor, whole: bool, note: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Stores the update of the worker here in its slots.
 
         Returns:
-            Bytes pushed, i64[blocks, 2] (values, keys), and entries explored beyond the core, i64[].
+            Bytes pushed, i64[blocks, 2] (values, keys), entries explored beyond the core, i64[], and whether the update
+            is nothing but zeros, bool[].
         """
         draw = self.exchange.draw(round_number, worker)
         local = self.layout.flatten([v.value() for v in self.layout.variables])
-        counts, explored, returned = [], tf.zeros([], tf.int64), []
+        counts, explored, returned, nothing = [], tf.zeros([], tf.int64), [], []
         for j, block in enumerate(self.blocks):
             agreed = dict(self._agreed(j), round=round_number)
             payload, pushed, edits = self.exchange.push(j, self.state(j), local[j], agreed, draw, whole)
@@ -107,10 +108,11 @@ class Shared:
             returned.append(edits.pop("local", None))
             self.write(j, edits)
             counts.append(tf.stack(payload_bytes(payload)))
+            nothing.append(is_nothing(payload))
         if self.exchange.method.up.memory.returns:
             for variable, value in zip(self.layout.variables, self.layout.restore(returned)):
                 variable.assign(value)
-        return tf.stack(counts), explored
+        return tf.stack(counts), explored, tf.reduce_all(nothing)
 
     def renew_keys(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Compares signatures with the servers and fetches the keys of the blocks where they differ."""

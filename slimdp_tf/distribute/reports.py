@@ -74,13 +74,18 @@ def parse_report(outputs: list[tf.Tensor], blocks: int) -> Report:
         blocks: how many blocks the vector has counts for.
     """
     numbers, *others = [output.numpy() for output in outputs]
-    (steps, loss), counts, rest = (
-        numbers[3:5],
-        numbers[5 : 5 + 4 * blocks].reshape(blocks, 4),
-        numbers[5 + 4 * blocks :],
+    (steps, loss), counts, rest = numbers[3:5], numbers[5 : 5 + 4 * blocks], numbers[5 + 4 * blocks :]
+    return Report(
+        seconds=numbers[:3],
+        steps=int(steps),
+        loss=float(loss),
+        bytes=counts.reshape(blocks, 4),
+        matches=rest[:2],
+        explored=float(rest[2]),
+        is_still=bool(rest[3]),
+        sums=rest[4:],
+        outputs=others,
     )
-    explored, is_still = float(rest[2]), bool(rest[3])
-    return Report(numbers[:3], int(steps), float(loss), counts, rest[:2], explored, is_still, rest[4:], others)
 
 
 class Stillness:

@@ -171,7 +171,8 @@ class Rounds:
             outputs = functions[pulls[worker]]([], [], none, number, constant_here(worker))
             return self.binding.functions.parse(outputs)
 
-        reports = self.workers.call(adopt, [worker for worker, pull in pulls.items() if pull])
+        waiting = [worker for worker, pull in pulls.items() if pull]
+        reports = self._ask(adopt, waiting) if waiting else {}
         self._unfinished.hold(reports)
         self._needs_everything -= set(reports)
         self._has_answer = False
@@ -188,11 +189,11 @@ class Rounds:
         if self.cache.send():
             self._needs_everything |= self.workers.live
 
-    def _ask(self, work: Callable[[int], Report | None]) -> dict[int, Report | None]:
-        """Runs `work` on every live worker; workers that wait for a server which hangs are lost as it is."""
+    def _ask(self, work: Callable[[int], Report | None], workers: list[int] | None = None) -> dict[int, Report | None]:
+        """Runs `work` on live workers; those that wait for a server which hangs are lost as it is."""
         purpose = f"in round {self.round}"
         try:
-            answers = self.workers.call(work, watch=lambda: self.servers.watch(purpose))
+            answers = self.workers.call(work, workers, watch=lambda: self.servers.watch(purpose))
         except GONE as error:  # the worker that says so is there: it is a server that it lost
             raise self.servers.explain(error, purpose) from error
         if not answers:

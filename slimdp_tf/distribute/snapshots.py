@@ -17,6 +17,7 @@ import tensorflow as tf
 from slimdp_tf.distribute.held import Arrays, Held, within
 from slimdp_tf.distribute.roles import Role
 from slimdp_tf.distribute.rounds import Rounds
+from slimdp_tf.distribute.servers import ServerLost
 from slimdp_tf.distribute.snapshot_file import SnapshotFile
 from slimdp_tf.types import Signal
 
@@ -73,11 +74,17 @@ class Keeper:
         return by_rounds or (self.every_s is not None and rounds > 0 and seconds >= self.every_s)
 
     def save(self, position: dict | None = None) -> None:
-        """Takes a snapshot now; it is written in the background.
+        """Takes a snapshot now; it is written in the background. A server that is lost meanwhile is restored instead.
 
         Args:
-            position: where epochs and data are, as `restore` returns it.
+            position: where epochs and data are, for whoever goes on from it.
         """
+        try:
+            self._take(position)
+        except ServerLost as error:
+            self.rounds.recovery.after_loss(error)
+
+    def _take(self, position: dict | None) -> None:
         self.rounds.settle()
         held, rounds = self._bound(), self.rounds
         arrays = {f"servers/{name}": array for name, array in held.read_servers().items()}

@@ -12,11 +12,12 @@ with slimdp_tf.local_cluster(workers=4, ps=2) as cluster:
 from slimdp_tf import methods
 from slimdp_tf.distribute.calls import ClusterError
 from slimdp_tf.distribute.cluster import local_cluster
-from slimdp_tf.distribute.rounds import NonFiniteUpdateError
+from slimdp_tf.distribute.refusals import NonFiniteUpdateError
 from slimdp_tf.distribute.strategy import SlimDPStrategy
 from slimdp_tf.method import Method
 from slimdp_tf.simulate import simulate
 from slimdp_tf.training import keras_bridge
+from slimdp_tf.training.snapshots import Snapshots
 from slimdp_tf.version import __version__
 
 keras_bridge.install()
@@ -26,6 +27,7 @@ __all__ = [
     "Method",
     "NonFiniteUpdateError",
     "SlimDPStrategy",
+    "Snapshots",
     "__version__",
     "local_cluster",
     "methods",

@@ -235,6 +235,13 @@ def payload_bytes(payload: Payload) -> tuple[tf.Tensor, tf.Tensor]:
     return values, keys
 
 
+def is_nothing(payload: Payload) -> tf.Tensor:
+    """Whether a payload has floats and every one of them is zero, bool[]: nothing is to be changed by it."""
+    floats = [tensor for tensor in payload.values() if tensor.dtype.is_floating]
+    zero = [tf.reduce_all(tf.equal(tensor, tf.zeros([], tensor.dtype))) for tensor in floats]
+    return tf.reduce_all(zero) if zero else tf.constant(False)
+
+
 def is_finite(payload: Payload) -> tf.Tensor:
     """Whether every float of a payload is finite, bool[]."""
     floats = [tensor for tensor in payload.values() if tensor.dtype.is_floating]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slimdp_tf import methods
 from slimdp_tf.channel import joined
-from slimdp_tf.exchange import Exchange, block_sizes, is_finite, payload_bytes
+from slimdp_tf.exchange import Exchange, block_sizes, is_finite, is_nothing, payload_bytes
 from slimdp_tf.types import Note, anywhere, edited, reduced
 
 SIZES = (50, 49)
@@ -275,3 +275,16 @@ def test_an_update_that_is_no_number_is_seen(name, bad):
 def test_what_has_no_floats_is_finite():
     assert is_finite({"0.level": tf.zeros([3], tf.int8), "0.keys": tf.zeros([3], tf.int32)})
     assert is_finite({})
+
+
+@for_every_method
+def test_an_update_of_zeros_is_nothing_and_any_other_is_something(method):
+    exchange, local = Exchange(method, SIZES), draw_normal(SIZES[0])
+    agreed = dict(agree(exchange)[0], round=tf.constant(0))
+    state, draw = exchange.init_worker(local), exchange.draw(0, 0)
+    assert is_nothing(exchange.push(0, state, local, agreed, draw, False)[0])
+    assert not is_nothing(exchange.push(0, state, local + 1.0, agreed, draw, False)[0])
+
+
+def test_a_payload_without_floats_may_be_something():
+    assert not is_nothing({"codes": tf.zeros([3], tf.uint8)})

@@ -3,6 +3,7 @@
 tools/launch --workers=4 --ps=2                       a local cluster, until Ctrl-C; prints TF_CONFIG for the chief
 tools/launch --job=worker --index=0 --spec=spec.json  one task; the file holds the cluster
 TF_CONFIG=... tools/launch                            the task of TF_CONFIG
+tools/launch --print=kubernetes --workers=4 --ps=2    what a scheduler needs, on stdout (slurm, tf_config)
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from absl import flags
 
+from slimdp_tf.cli import manifests
 from slimdp_tf.cli.program import check_no_arguments, explaining, run_program
 from slimdp_tf.distribute.cluster import local_cluster
 from slimdp_tf.distribute.serve import serve
@@ -29,12 +31,24 @@ _INDEX = flags.DEFINE_integer("index", 0, "Which task of the job, from 0.", lowe
 _SPEC = flags.DEFINE_string("spec", None, "JSON file with the cluster: job -> addresses host:port, or a TF_CONFIG.")
 _WORKERS = flags.DEFINE_integer("workers", None, "Start a local cluster of so many workers.", lower_bound=1)
 _PS = flags.DEFINE_integer("ps", None, "Start a local cluster of so many PS.", lower_bound=1)
+_PRINT = flags.DEFINE_enum(
+    "print",
+    None,
+    ("kubernetes", "slurm", "tf_config"),
+    "Start nothing; print a List of Kubernetes objects, a script for sbatch, or TF_CONFIG for every host.",
+)
+_NAME = flags.DEFINE_string("name", "slimdp", "With --print: what the cluster is called.")
+_IMAGE = flags.DEFINE_string("image", "tensorflow/tensorflow", "With --print=kubernetes: the container's image.")
+_PROGRAM = flags.DEFINE_string("program", "python3 train.py", "With --print: what every task runs.")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Does what the flags say."""
     check_no_arguments(arguments)
     with explaining():
+        if _PRINT.value:
+            print(format_for(_PRINT.value, _WORKERS.value or 1, _PS.value or 1, _SPEC.value))
+            return 0
         is_local = _WORKERS.value is not None or _PS.value is not None
         if is_local and (_JOB.value or _SPEC.value):
             raise ValueError(
@@ -85,6 +99,26 @@ def choose_task(path: str | None, job: str | None, index: int, tf_config: str) -
     if index >= len(spec[job]):
         raise ValueError(f"The index of a {job} must be 0 to {len(spec[job]) - 1}. Received: {index}.")
     return spec, job, index
+
+
+def format_for(kind: str, workers: int, ps: int, path: str | None) -> str:
+    """Returns what a scheduler needs to run a cluster.
+
+    Args:
+        kind: "kubernetes", "slurm" or "tf_config".
+        workers, ps: how many of each.
+        path: for "tf_config": a JSON file with the cluster; None names its hosts after --name.
+    """
+    if kind == "kubernetes":
+        objects = manifests.make_kubernetes(_NAME.value, workers, ps, _IMAGE.value, _PROGRAM.value)
+        return json.dumps(objects, indent=2)
+    if kind == "slurm":
+        return manifests.format_slurm(_NAME.value, workers, ps, _PROGRAM.value)
+    if path is None:
+        return manifests.format_tf_config(manifests.name_tasks(_NAME.value, workers, ps))
+    source = f"--spec={path}"
+    content = _parse_json(pathlib.Path(path).expanduser().read_text(), source)
+    return manifests.format_tf_config(_read_spec(content.get("cluster", content), source))
 
 
 def hold_cluster(workers: int, ps: int) -> int:

@@ -78,8 +78,7 @@ def chief_address() -> str | None:
 def address_of(device: str) -> str | None:
     """host:port of the task of `device`, None if it is not part of the cluster."""
     spec = tf.DeviceSpec.from_string(device)
-    tasks = (_connected or {}).get(spec.job, [])
-    return tasks[spec.task] if spec.task < len(tasks) else None
+    return dict(enumerate((_connected or {}).get(spec.job, []))).get(spec.task)
 
 
 def is_connected(spec: dict[str, list[str]]) -> bool:
@@ -224,11 +223,12 @@ def dataset_from_graph(graph: tf.Tensor, element_spec) -> tf.data.Dataset:
     return coordinator_values.deserialize_dataset_from_graph(graph, element_spec)
 
 
-def open_iterator(variant: tf.Tensor, element_spec) -> tf.Tensor:
-    """A new iterator over the dataset behind `variant`, on the device it is called under: its handle."""
-    types = structure.get_flat_tensor_types(element_spec)
-    shapes = structure.get_flat_tensor_shapes(element_spec)
+def open_iterator(variant: tf.Tensor, element_spec, taken: tf.Tensor | None = None) -> tf.Tensor:
+    """Handle of a new iterator over the dataset behind `variant`, here, past its first `taken` elements, i64[]."""
+    types, shapes = structure.get_flat_tensor_types(element_spec), structure.get_flat_tensor_shapes(element_spec)
     handle = tf.raw_ops.AnonymousIteratorV3(output_types=types, output_shapes=shapes)
+    if taken is not None:
+        variant = tf.raw_ops.SkipDataset(input_dataset=variant, count=taken, output_types=types, output_shapes=shapes)
     tf.raw_ops.MakeIterator(dataset=variant, iterator=handle)
     return handle
 

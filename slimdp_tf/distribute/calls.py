@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from slimdp_tf.distribute import _tf
-
 GONE = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError)
+WATCH_S = 10.0  # seconds between two looks at the servers during a long wait
 
 
 class ClusterError(RuntimeError):
@@ -65,59 +64,6 @@ class CallThread:
             with self._around():
                 call.run()
             del call  # what it holds must not live until the next one
-
-
-class Servers:
-    """The parameter servers of a cluster: calls to them from the chief, each with a deadline.
-
-    Args:
-        devices: a device per server.
-        names: what errors call each server, with its address.
-        deadline_s: seconds after which a call counts as failed.
-    """
-
-    def __init__(self, devices: list[str], names: list[str], deadline_s: float):
-        self.devices, self.names, self.deadline_s = devices, names, deadline_s
-        self._thread = CallThread("slimdp servers")
-
-    def call(self, function: Callable[[], object], purpose: str, seconds: float | None = None) -> object:
-        """Runs `function`, which reads or writes on the servers, and returns its result.
-
-        Args:
-            function: what to do.
-            purpose: what an error says it was for, such as "while round 3 was merged".
-            seconds: the deadline of this call, `deadline_s` by default.
-
-        Raises:
-            Whatever `function` raised, unless it says that a server is gone.
-            ClusterError: a server is gone or did not answer in time; it says which, and what for.
-        """
-        call, seconds = self._thread.submit(function), seconds or self.deadline_s
-        if not call.ends_within(seconds):
-            raise ClusterError(f"No answer within {seconds:g} s from {self._silent()}, {purpose}.")
-        if isinstance(call.error, GONE):
-            raise self.explain(call.error, purpose) from call.error
-        if call.error is not None:
-            raise call.error
-        return call.result
-
-    def explain(self, error: BaseException, purpose: str) -> ClusterError:
-        """The error to raise when `error` says that a server is gone."""
-        return ClusterError(f"Lost {self._silent()}, {purpose}: {brief(error)}")
-
-    def check(self, purpose: str) -> None:
-        """Raises ClusterError if a server does not answer now."""
-        silent = self._find_silent()
-        if silent:
-            raise ClusterError(f"No answer from {', '.join(silent)}, {purpose}.")
-
-    def _silent(self) -> str:
-        """Names the servers that do not answer, or all of them where that cannot be told."""
-        return ", ".join(self._find_silent()) or "one of " + ", ".join(self.names)
-
-    def _find_silent(self) -> list[str]:
-        asked = [CallThread("slimdp asks a server").submit(lambda d=device: _tf.is_alive(d)) for device in self.devices]
-        return [name for name, call in zip(self.names, asked) if not (call.ends_within(2.0) and call.result)]
 
 
 def call_within(function: Callable[[], object], seconds: float, complaint: str) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute.calls import constant_here
 from slimdp_tf.distribute.sources import Arrays, Function, Graphs
 from slimdp_tf.distribute.workers import Workers
 
@@ -51,11 +52,15 @@ class ShardedDataset(_tf.DistributedDatasetBase):
         first = min(self.workers.live)
         take = tf.function(lambda handle: _tf.iterator_behind(handle, self.element_spec).get_next(), autograph=False)
         traced = take.get_concrete_function(tf.TensorSpec([], tf.resource))
-        return self.workers.call(lambda worker: _fetched(traced(self.source.open(worker, 0))), [first])[first]
+        return self.workers.call(lambda worker: _fetched(traced(self.source.open(worker, -1))), [first])[first]
 
     def __iter__(self) -> ShardedIterator:
-        self._opened += 1
-        return ShardedIterator(self, self._opened - 1)
+        return self.begin_at(self._opened, 0)
+
+    def begin_at(self, number: int, taken: int) -> ShardedIterator:
+        """Pass `number`, from 0, past the first `taken` batches of every worker."""
+        self._opened = number + 1
+        return ShardedIterator(self, number, taken)
 
     def __del__(self):
         self.workers.forget(self._furnish)
@@ -65,17 +70,19 @@ class ShardedIterator(_tf.DistributedIteratorBase):
     """One pass over a `ShardedDataset`: an iterator on every worker.
 
     `next` gives a token that stands for "the next batch of the worker", for `strategy.run`. `steps` is how many
-    batches the next round may take.
+    batches the next round may take, `taken` how many the workers have had before it: who comes back goes on there.
     """
 
-    def __init__(self, dataset: ShardedDataset, number: int):
-        self.dataset, self.number, self.steps = dataset, number, 1
+    def __init__(self, dataset: ShardedDataset, number: int, taken: int = 0):
+        self.dataset, self.number, self.steps, self.taken = dataset, number, 1, taken
         self._handles: dict[int, tf.Tensor] = {}
-        self._left = dataset.cardinality() if dataset.cardinality() >= 0 else None
+        self._given = taken
+        self._length = dataset.cardinality() if dataset.cardinality() >= 0 else None
         dataset.workers.furnish(self._furnish)
 
     def _furnish(self, worker: int) -> None:
-        self._handles[worker] = self.dataset.source.open(worker, self.number)
+        taken = constant_here(self.taken, tf.int64) if self.taken else None
+        self._handles[worker] = self.dataset.source.open(worker, self.number, taken)
 
     def handle(self, worker: int) -> tf.Tensor:
         """The iterator of `worker`."""
@@ -93,10 +100,9 @@ class ShardedIterator(_tf.DistributedIteratorBase):
         raise TypeError("A batch lives on its worker: use next(iterator) and strategy.run, or model.fit.")
 
     def __next__(self) -> NextBatch:
-        if self._left is not None:
-            if self._left == 0:
-                raise StopIteration
-            self._left -= 1
+        if self._given == self._length:
+            raise StopIteration
+        self.taken, self._given = self._given, self._given + 1
         return NextBatch(self)
 
     def __iter__(self) -> ShardedIterator:

@@ -23,6 +23,7 @@ class Report:
         bytes: f64[blocks of all that is shared, 4], values pushed, keys pushed, values pulled, keys pulled.
         matches: f64[2], signatures that matched and that did not.
         explored: entries pushed beyond the core.
+        is_still: whether the worker pushed nothing but zeros.
         sums: f64[entries of all metrics], what the metrics hold on this worker.
         outputs: the step's outputs.
     """
@@ -33,6 +34,7 @@ class Report:
     bytes: np.ndarray
     matches: np.ndarray
     explored: float
+    is_still: bool
     sums: np.ndarray
     outputs: list[np.ndarray]
 
@@ -49,6 +51,12 @@ class Unfinished:
     def __init__(self):
         self._reports: dict[int, Report] = {}
         self._started: float | None = None
+
+    def hold(self, reports: dict[int, Report]) -> None:
+        """Takes what workers did between two rounds: it counts with the next one, whose time has not begun."""
+        started = self._started
+        self.add(reports, 0.0)
+        self._started = started
 
     def add(self, reports: dict[int, Report], started: float) -> tuple[dict[int, Report], float]:
         """Takes what one more call did; returns what the round did so far, and when it began on the chief's clock."""
@@ -68,8 +76,38 @@ def parse_report(outputs: list[tf.Tensor], blocks: int) -> Report:
     numbers, *others = [output.numpy() for output in outputs]
     (steps, loss), counts, rest = numbers[3:5], numbers[5 : 5 + 4 * blocks], numbers[5 + 4 * blocks :]
     return Report(
-        numbers[:3], int(steps), float(loss), counts.reshape(blocks, 4), rest[:2], float(rest[2]), rest[3:], others
+        seconds=numbers[:3],
+        steps=int(steps),
+        loss=float(loss),
+        bytes=counts.reshape(blocks, 4),
+        matches=rest[:2],
+        explored=float(rest[2]),
+        is_still=bool(rest[3]),
+        sums=rest[4:],
+        outputs=others,
     )
+
+
+class Stillness:
+    """Notices workers whose updates have been nothing but zeros for many rounds: their data or their loss is at fault.
+
+    Args:
+        names: what warnings call each worker.
+        rounds: how many rounds are many.
+    """
+
+    def __init__(self, names: list[str], rounds: int = 50):
+        self.names, self.rounds = names, rounds
+        self._still: dict[int, int] = {}
+
+    def note(self, reports: dict[int, Report]) -> None:
+        """Takes down what workers reported of a round; warns of each once, until it moves again."""
+        for worker, report in reports.items():
+            if report.steps:
+                self._still[worker] = self._still.get(worker, 0) + 1 if report.is_still else 0
+            if report.steps and self._still[worker] == self.rounds:
+                message = "%s has pushed nothing but zeros for %d rounds: look at its data and at the loss."
+                tf.get_logger().warning(message, self.names[worker], self.rounds)
 
 
 def mean_loss(reports: list[Report]) -> float:

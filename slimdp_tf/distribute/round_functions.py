@@ -41,6 +41,10 @@ class RoundFunctions:
             ).get_concrete_function(step.handle_specs, step.argument_specs, scalar, scalar, scalar)
         return self._traced[key]
 
+    def rest(self, pull: str):
+        """As `worker`, for a pull alone: no iterators, no tensors, no step."""
+        return self.worker(_REST, _do_nothing, pull, None)
+
     def merge(self, whole: bool, refresh: bool):
         """The concrete function (round i64[]) -> i64[workers + 1]: verdict on each push, and the core's entries."""
         key = (whole, refresh)
@@ -67,16 +71,18 @@ class RoundFunctions:
             done, outputs = local_steps(handles, arguments, steps)
         loss = tf.reduce_sum(outputs[0][:1]) if step.has_loss else tf.constant(float("nan"), tf.float64)
         trained_at = _time_after([done, *outputs])
-        pushed, explored = [_no_bytes(s) for s in shared], tf.zeros([], tf.int64)
+        pushed, explored, is_still = [_no_bytes(s) for s in shared], tf.zeros([], tf.int64), tf.constant(False)
         if push is not None:  # a worker without data has nothing to say
-            nothing = [*pushed, explored]
+            nothing = [*pushed, explored, is_still]
             note = tf.stack([tf.cast(loss, tf.float32), tf.cast(done, tf.float32)])
-            *pushed, explored = tf.cond(done > 0, lambda: self._push(number, worker, push, note), lambda: nothing)
+            *pushed, explored, is_still = tf.cond(
+                done > 0, lambda: self._push(number, worker, push, note), lambda: nothing
+            )
         pushed_at = _time_after([*pushed, explored])
         seconds = [adopted_at - begun, trained_at - adopted_at, pushed_at - trained_at]
         counts = tf.concat([tf.concat([out, into], 1) for out, into in zip(pushed, pulled)], 0)
         metrics = [v.value() for v in self.cache.of_role(Role.SUM)]
-        numbers = [seconds, done, loss, counts, matches, explored, *metrics]
+        numbers = [seconds, done, loss, counts, matches, explored, is_still, *metrics]
         return [tf.concat([tf.reshape(tf.cast(n, tf.float64), [-1]) for n in numbers], 0), *outputs]
 
     def _push(self, number: tf.Tensor, worker: tf.Tensor, push: str, note: tf.Tensor) -> list[tf.Tensor]:
@@ -84,7 +90,8 @@ class RoundFunctions:
             shared.push(number, worker, push == "whole" and role is Role.WEIGHT, note)
             for role, shared in self.cache.shared.items()
         ]
-        return [*[counts for counts, _ in sent], tf.add_n([explored for _, explored in sent])]
+        counts, explored, nothing = zip(*sent)
+        return [*counts, tf.add_n(explored), nothing[0]]  # the weights come first
 
     def _merge(self, number: tf.Tensor, whole: bool, refresh: bool) -> tf.Tensor:
         found = []
@@ -99,6 +106,14 @@ class RoundFunctions:
             shared.merge(number, verdicts, whole and is_weight, refresh and is_weight)
         core = self.cache.shared[Role.WEIGHT].core_entries()
         return tf.concat([tf.cast(verdicts, tf.int64), [core]], 0)
+
+
+_REST = Step(lambda elements, arguments: [], [], [], False)
+
+
+def _do_nothing(handles, arguments, steps):
+    """No local step: (steps done i32[], outputs)."""
+    return tf.zeros([], tf.int32), []
 
 
 def _time_after(tensors: list[tf.Tensor]) -> tf.Tensor:

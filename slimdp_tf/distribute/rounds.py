@@ -6,32 +6,27 @@ servers: inspect, fold, make the answers ready, choose a new core when it is due
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
-from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.calls import GONE, ClusterError, Servers, constant_here
+from slimdp_tf.distribute.binding import Binding
+from slimdp_tf.distribute.calls import GONE, ClusterError, constant_here
 from slimdp_tf.distribute.local_variable import LocalVariable
-from slimdp_tf.distribute.reports import Report, Unfinished, make_record, mean_loss, sum_traffic
-from slimdp_tf.distribute.roles import Role, role_of
-from slimdp_tf.distribute.round_functions import RoundFunctions
-from slimdp_tf.distribute.shared import Shared
+from slimdp_tf.distribute.recovery import Recovery
+from slimdp_tf.distribute.refusals import Refusals
+from slimdp_tf.distribute.reports import Report, Stillness, Unfinished, make_record, mean_loss, sum_traffic
+from slimdp_tf.distribute.roles import Role
+from slimdp_tf.distribute.servers import ServerLost, Servers
 from slimdp_tf.distribute.slots import ABSENT, MERGED, NOT_FINITE
 from slimdp_tf.distribute.step import Step
 from slimdp_tf.distribute.sync import ChiefCache
 from slimdp_tf.distribute.workers import Workers
 from slimdp_tf.measure.record import RoundRecord
 from slimdp_tf.method import Method
-from slimdp_tf.methods import plump
 from slimdp_tf.types import Signal
-
-
-class NonFiniteUpdateError(ArithmeticError):
-    """A worker's update held a nan or an infinity; the servers refused it and the weights are untouched."""
 
 
 class Rounds:
@@ -42,24 +37,22 @@ class Rounds:
         servers: the servers.
         method: the recipe.
         seed: the run's seed.
-        on_nonfinite: "raise" or "skip" when a server refuses an update.
+        on_nonfinite: "raise", "skip" or "rollback" when a server refuses an update.
     """
 
     def __init__(self, workers: Workers, servers: Servers, method: Method, seed: int, on_nonfinite: str):
         self.workers, self.servers, self.method, self.seed = workers, servers, method, seed
-        self.on_nonfinite = on_nonfinite
         self.cache = ChiefCache(workers, servers)
         self.records: list[RoundRecord] = []
         self.listeners: list[Callable[[RoundRecord], None]] = []
         self.round = self.steps = 0
-        self._signal, self._unfinished = Signal(), Unfinished()
-        self._refusal: NonFiniteUpdateError | None = None
-        self._weights: list[LocalVariable] = []
+        self.signal, self._unfinished, self._stillness = Signal(), Unfinished(), Stillness(workers.names)
+        self._refusals = Refusals(on_nonfinite, workers.names)
+        self.snapshots, self.recovery = None, Recovery(self)  # the `Keeper` to go back to, if there is one
         self._traces: dict[Step, object] = {}
-        self._functions = RoundFunctions(self.cache, servers.devices)
+        self.binding = Binding(self.cache, method, seed)
         self._needs_everything: set[int] = set()
         self._has_answer = False
-        self._make_copies: Callable[[int], None] | None = None
 
     def graph_of(self, step: Step):
         """The graph of `step`, which is traced when it is first asked for."""
@@ -80,60 +73,25 @@ class Rounds:
         """
         if not weights:
             raise ValueError("There is nothing to train: the model has no trainable weights.")
-        graph, known = self.graph_of(step), self.cache.roles
-        is_weight, is_private = {id(v) for v in weights}, {id(v) for v in private}
-        roles = []
-        for v in variables:
-            role = role_of(v, graph, id(v) in is_weight, id(v) in is_private)
-            roles.append((v, known.get(id(v), role) if role is Role.FIXED else role))
-        is_bound = all(known.get(id(v)) is role for v, role in roles)
-        if not is_bound or [id(v) for v in weights] != [id(v) for v in self._weights]:
-            self._let_go()
-            bind, seconds = functools.partial(self._bind, roles, weights), self.workers.deadline_s
-            self.servers.call(bind, "while the model was put on them", seconds)
-
-    def _bind(self, roles: list[tuple[LocalVariable, Role]], weights: list[LocalVariable]) -> None:
-        """Puts variables on workers and servers; what was bound before is already at home."""
-        variables = [v for v, _ in roles]
-
-        def make_copies(worker: int) -> None:
-            for v in variables:
-                v.copies += [None] * (len(self.workers) - len(v.copies))
-                v.copies[worker] = _tf.new_copy(v, self.workers.devices[worker])
-
-        self._make_copies = make_copies
-        self.workers.furnish(make_copies)
-        averages = [v for v, role in roles if role is Role.AVERAGE]
-        shared = {Role.WEIGHT: Shared(self.method, weights, self.servers.devices, self.workers, self.seed)}
-        if averages:
-            shared[Role.AVERAGE] = Shared(plump(self.method.p), averages, self.servers.devices, self.workers, self.seed)
-        self._weights, self._has_answer = weights, False
-        self.cache.bind(roles, shared)
-        self._functions = RoundFunctions(self.cache, self.servers.devices)
-
-    def _let_go(self) -> None:
-        for variable in self.cache.variables:
-            variable.value()  # fetches what the owners hold
-            variable.copies = []
-        if self._make_copies is not None:
-            self.workers.forget(self._make_copies)
-        for shared in self.cache.shared.values():
-            shared.release()
+        if self.binding.prepare(self.graph_of(step), variables, weights, private):
+            self._has_answer = False
 
     def bring_home(self) -> None:
         """Fetches everything to the chief before the cluster ends; after it nothing can be trained."""
         try:
-            self._let_go()
+            for variable in self.cache.variables:
+                variable.value()
         except (tf.errors.OpError, ClusterError) as error:
             tf.get_logger().warning("The chief keeps the values it had last: the cluster did not answer (%s).", error)
             for variable in self.cache.variables:
                 variable.is_stale = False
+        self.binding.let_go()
         self.workers.is_closed = True
 
     @property
     def planned(self) -> int:
         """Local steps of the round that is about to begin."""
-        return self.method.trigger.plan(self._signal)
+        return self.method.trigger.plan(self.signal)
 
     def run(
         self, step: Step, handles: Callable[[int], list], arguments: list, steps: int, is_exchanging: bool
@@ -150,15 +108,29 @@ class Rounds:
         Returns:
             A report per worker that took part, in worker order.
         """
-        started, self._refusal = time.perf_counter(), None
-        if self.workers.has_returned():
-            self._take_returned()
-        if self.cache.send():
-            self._needs_everything |= self.workers.live
+        known = len(self.records)
+        while True:
+            try:
+                reports = self._run(step, handles, arguments, steps, is_exchanging)
+            except ServerLost as error:
+                self.recovery.after_loss(error)
+            else:
+                break
+        if self._refusals.wants_rollback:
+            self.recovery.after_refusal()
+        for listener in self.listeners if len(self.records) > known else ():
+            listener(self.records[-1])
+        return reports
+
+    def _run(self, step: Step, handles, arguments: list, steps: int, is_exchanging: bool) -> list[Report]:
+        started = time.perf_counter()
+        self._refusals.begin(self.snapshots is not None)
+        self._make_ready()
         is_whole = is_exchanging and self.method.pushes_whole(self.round)
         push = "whole" if is_whole else "chosen" if is_exchanging else None
         pulls = {worker: self._pull_of(worker) for worker in self.workers.live}
-        functions = {pull: self._functions.worker(step, self._traces[step], pull, push) for pull in set(pulls.values())}
+        make, trace = self.binding.functions.worker, self._traces[step]
+        functions = {pull: make(step, trace, pull, push) for pull in set(pulls.values())}
         number, most = tf.constant(self.round, tf.int32), tf.constant(steps)
 
         def work(worker: int) -> Report | None:
@@ -167,11 +139,11 @@ class Rounds:
                 outputs = function(handles(worker), arguments, most, number, constant_here(worker))
             except tf.errors.OutOfRangeError:  # its data has ended; it has pulled by then
                 return None
-            return self._functions.parse(outputs)
+            return self.binding.functions.parse(outputs)
 
         answers = self._ask(work)
         if not answers:  # every worker was lost: whoever is back does the round
-            return self.run(step, handles, arguments, steps, is_exchanging)
+            return self._run(step, handles, arguments, steps, is_exchanging)
         reports = {worker: report for worker, report in answers.items() if report is not None}
         self._needs_everything -= set(reports)
         self._has_answer, worked = False, time.perf_counter()
@@ -185,11 +157,43 @@ class Rounds:
             self.cache.absorb(metrics, np.sum([reports[w].sums for w in sorted(reports)], 0))
         return [reports[worker] for worker in sorted(reports)]
 
-    def _ask(self, work: Callable[[int], Report | None]) -> dict[int, Report | None]:
-        """Runs `work` on every live worker; workers that wait for a server which hangs are lost as it is."""
+    def settle(self) -> None:
+        """Every live worker takes over what waits for it, as it would when the next round begins.
+
+        After it nothing is under way between workers and servers: what they hold is all there is.
+        """
+        self._make_ready()
+        pulls = {worker: self._pull_of(worker) for worker in self.workers.live}
+        functions = {pull: self.binding.functions.rest(pull) for pull in set(pulls.values()) - {None}}
+        number, none = tf.constant(self.round, tf.int32), tf.constant(0)
+
+        def adopt(worker: int) -> Report:
+            outputs = functions[pulls[worker]]([], [], none, number, constant_here(worker))
+            return self.binding.functions.parse(outputs)
+
+        waiting = [worker for worker, pull in pulls.items() if pull]
+        reports = self._ask(adopt, waiting) if waiting else {}
+        self._unfinished.hold(reports)
+        self._needs_everything -= set(reports)
+        self._has_answer = False
+
+    def rewind(self, round_number: int, steps: int, signal: Signal, needs_everything: set[int]) -> None:
+        """Goes on as after `round_number` rounds; nothing waits for the workers, but for those that need everything."""
+        self.round, self.steps, self.signal = round_number, steps, signal
+        self._needs_everything, self._has_answer, self._unfinished = needs_everything, False, Unfinished()
+
+    def _make_ready(self) -> None:
+        """Takes workers that came back, and sends what was assigned on the chief."""
+        if self.workers.has_returned():
+            self._take_returned()
+        if self.cache.send():
+            self._needs_everything |= self.workers.live
+
+    def _ask(self, work: Callable[[int], Report | None], workers: list[int] | None = None) -> dict[int, Report | None]:
+        """Runs `work` on live workers; those that wait for a server which hangs are lost as it is."""
         purpose = f"in round {self.round}"
         try:
-            answers = self.workers.call(work)
+            answers = self.workers.call(work, workers, watch=lambda: self.servers.watch(purpose))
         except GONE as error:  # the worker that says so is there: it is a server that it lost
             raise self.servers.explain(error, purpose) from error
         if not answers:
@@ -209,7 +213,7 @@ class Rounds:
 
     def _merge(self, reports: dict[int, Report], is_whole: bool, started: float, worked: float) -> None:
         refresh = self.method.refreshes(self.round)
-        merge = self._functions.merge(is_whole, refresh)
+        merge = self.binding.functions.merge(is_whole, refresh)
         number = tf.constant(self.round, tf.int64)
         *verdicts, core = self.servers.call(lambda: merge(number).numpy(), f"while round {self.round} was merged")
         refused = [w for w in reports if verdicts[w] not in (ABSENT, MERGED)]
@@ -221,30 +225,19 @@ class Rounds:
         not_finite = [w for w in refused if verdicts[w] == NOT_FINITE]
         if not_finite:
             self.cache.cleanse(not_finite)
-            self._note_refusal(not_finite)
+            self._refusals.note(self.round, not_finite)
+        self._stillness.note(reports)
         self._record(list(reports.values()), int(core), len(refused), started, worked)
         self._has_answer, self._unfinished = True, Unfinished()
         self.round += 1
-        self._signal = self._signal.after(self.planned, self.steps, mean_loss(list(reports.values())))
-
-    def _note_refusal(self, not_finite: list[int]) -> None:
-        if self.on_nonfinite == "raise":
-            names = ", ".join(self.workers.names[w] for w in not_finite)
-            self._refusal = NonFiniteUpdateError(
-                f"The update of round {self.round} from {names} is not finite; the servers refused it and it did not "
-                "touch the weights. on_nonfinite='skip' would go on without it."
-            )
+        self.signal = self.signal.after(self.planned, self.steps, mean_loss(list(reports.values())))
 
     def raise_refusal(self) -> None:
         """Raises what the last round refused, if refusals are to be raised; callbacks have seen its logs by now."""
-        refusal, self._refusal = self._refusal, None
-        if refusal is not None:
-            raise refusal
+        self._refusals.raise_last()
 
     def _record(self, reports: list[Report], core: int, refused: int, started: float, worked: float) -> None:
         widths = [len(shared.blocks) for shared in self.cache.shared.values()]
         traffic = sum_traffic(reports, widths, len(self.servers.devices), self.cache.take_chief_bytes())
         known = {"round": self.round, "steps": self.steps, "core_entries": core, "refused": refused}
         self.records.append(make_record(reports, started, worked, traffic=traffic, **known))
-        for listener in self.listeners:
-            listener(self.records[-1])

@@ -16,7 +16,7 @@ from slimdp_tf.distribute.local_variable import LocalVariable, Shelf, Vector
 from slimdp_tf.distribute.slots import Block
 from slimdp_tf.distribute.transport import fetch
 from slimdp_tf.distribute.workers import Workers
-from slimdp_tf.exchange import Exchange, payload_bytes
+from slimdp_tf.exchange import Exchange, is_nothing, payload_bytes
 from slimdp_tf.method import Method
 from slimdp_tf.types import Edits, Payload, State
 
@@ -42,7 +42,7 @@ class Shared:
         self._flat = Flat(self.layout, len(workers), method.down.is_dense)
         workers.furnish(self._furnish)
         nothing = [tf.zeros([0], tf.int32) for _ in self.blocks]
-        tf.function(lambda: self._set_keys(nothing, 0), autograph=False).get_concrete_function()()
+        tf.function(lambda: self.set_keys(nothing, 0), autograph=False).get_concrete_function()()
 
     # -- in a worker's round --------------------------------------------------------------------------------------
 
@@ -59,7 +59,7 @@ class Shared:
         values = self.layout.restore(pulled)
         for variable, value in zip(self.layout.variables, values):
             variable.assign(value)
-        keys, matches = self._renew_keys()
+        keys, matches = self.renew_keys()
         with tf.control_dependencies(values):  # who waits for the counts waits for what they count
             return tf.stack(counts) + keys, matches
 
@@ -68,7 +68,7 @@ class Shared:
         for j, block in enumerate(self.blocks):
             payload: Payload = fetch({"value": block.read_everything()}, block.device, self.exchange.sizes[j])
             pulled.append(payload["value"])
-            self._write(j, self.exchange.init_worker(payload["value"]))
+            self.write(j, self.exchange.init_worker(payload["value"]))
             counts.append(tf.stack(payload_bytes(payload)))
         return pulled, counts
 
@@ -79,43 +79,45 @@ class Shared:
         for j, (block, read) in enumerate(zip(self.blocks, reads)):
             payload = fetch(block.read_answer(), block.device, self.exchange.sizes[j])
             agreed = dict(self._agreed(j), pushed=self._shelves[j]["pushed"].read(), round=merged)
-            change, edits = self.exchange.take_over(j, self._state(j), read, payload, agreed, draw)
-            self._write(j, edits)
+            change, edits = self.exchange.take_over(j, self.state(j), read, payload, agreed, draw)
+            self.write(j, edits)
             changes.append(change)
             counts.append(tf.stack(payload_bytes(payload)))
         pulled = self._flat.change([change.after for change in changes])
         for j, change in enumerate(changes):
-            self._write(j, self.exchange.rebase(self._state(j), pulled[j], change))
+            self.write(j, self.exchange.rebase(self.state(j), pulled[j], change))
         return pulled, counts
 
     def push(
         self, round_number: tf.Tensor, worker: tf.Tensor, whole: bool, note: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Stores the update of the worker here in its slots.
 
         Returns:
-            Bytes pushed, i64[blocks, 2] (values, keys), and entries explored beyond the core, i64[].
+            Bytes pushed, i64[blocks, 2] (values, keys), entries explored beyond the core, i64[], and whether the update
+            is nothing but zeros, bool[].
         """
         draw = self.exchange.draw(round_number, worker)
         local = self.layout.flatten([v.value() for v in self.layout.variables])
-        counts, explored, returned, stored = [], tf.zeros([], tf.int64), [], []
+        counts, explored, returned, nothing, stored = [], tf.zeros([], tf.int64), [], [], []
         for j, block in enumerate(self.blocks):
             agreed = dict(self._agreed(j), round=round_number)
-            payload, pushed, edits = self.exchange.push(j, self._state(j), local[j], agreed, draw, whole)
+            payload, pushed, edits = self.exchange.push(j, self.state(j), local[j], agreed, draw, whole)
             stored += block.store(payload, tf.cast(round_number, tf.int64), note)
             if pushed is not None:
                 edits = dict(edits, pushed=pushed)
                 explored += tf.size(pushed, tf.int64) - tf.size(agreed["core"], tf.int64)
             returned.append(edits.pop("local", None))
-            self._write(j, edits)
+            self.write(j, edits)
             counts.append(tf.stack(payload_bytes(payload)))
+            nothing.append(is_nothing(payload))
         if self.exchange.method.up.memory.returns:
             for variable, value in zip(self.layout.variables, self.layout.restore(returned)):
                 variable.assign(value)
         with tf.control_dependencies(stored):
-            return tf.stack(counts), explored
+            return tf.stack(counts), explored, tf.reduce_all(nothing)
 
-    def _renew_keys(self) -> tuple[tf.Tensor, tf.Tensor]:
+    def renew_keys(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Compares signatures with the servers and fetches the keys of the blocks where they differ."""
         if not self.exchange.method.agreement.period:
             return tf.zeros([len(self.blocks), 2], tf.int64), tf.zeros([2], tf.int64)
@@ -140,14 +142,16 @@ class Shared:
             matches += tf.where(is_same, tf.constant([1, 0], tf.int64), tf.constant([0, 1], tf.int64))
         return tf.stack(counts), matches
 
-    def _state(self, block: int) -> State:
+    def state(self, block: int) -> State:
+        """What the worker here keeps of a block."""
         held = (*self.exchange.lists, "share", "signature", "pushed")
         return {name: shelf.read() for name, shelf in self._shelves[block].items() if name not in held}
 
     def _agreed(self, block: int) -> State:
         return {name: self._shelves[block][name].read() for name in (*self.exchange.lists, "share", "signature")}
 
-    def _write(self, block: int, edits: Edits) -> None:
+    def write(self, block: int, edits: Edits) -> None:
+        """Edits what the worker here keeps of a block."""
         for name, edit in edits.items():
             self._shelves[block][name].write(edit)
 
@@ -170,13 +174,14 @@ class Shared:
             keys = self.exchange.refresh(
                 values, updates, self._on, [block.lists["core"].read() for block in self.blocks]
             )
-            self._set_keys(keys, round_number + 1)
+            self.set_keys(keys, round_number + 1)
 
     def core_entries(self) -> tf.Tensor:
         """Entries in the core, over all blocks, i64[]."""
         return tf.add_n([tf.size(block.lists["core"].read(), tf.int64) for block in self.blocks])
 
-    def _set_keys(self, keys: list[tf.Tensor], version: tf.Tensor | int) -> None:
+    def set_keys(self, keys: list[tf.Tensor], version: tf.Tensor | int) -> None:
+        """Puts an agreement on the core's keys in place on every server."""
         for block, agreed in zip(self.blocks, self.exchange.agree(keys, version, self._on)):
             block.adopt_keys(agreed)
 
@@ -214,9 +219,8 @@ class Shared:
             with tf.device(self.workers.devices[worker]):
                 state = self.exchange.init_worker(tf.zeros([size]))
                 made = {name: tf.Variable(tensor, trainable=False) for name, tensor in state.items()}
-                made["share"] = tf.Variable(
-                    tf.constant([start, size, total, total], tf.int64)
-                )  # while there is no core
+                no_core = tf.constant([start, size, total, total], tf.int64)
+                made["share"] = tf.Variable(no_core)
                 made["signature"] = tf.Variable(tf.fill([3], tf.constant(-1, tf.int64)))
                 for name in (*self.exchange.lists, "pushed"):
                     made[name] = Vector(tf.int32)

@@ -178,6 +178,27 @@ class Block:
             for tag in self.tags:
                 tag.assign(tf.constant(-1, tf.int64))
 
+    # -- for snapshots, inside a function -------------------------------------------------------------------------
+
+    def held(self) -> State:
+        """What the block is beside its lists, by names that `put_back` knows again."""
+        with tf.device(self.device):
+            return {name: variable.read_value() for name, variable in self._lasting.items()}
+
+    def put_back(self, held: State, merged: tf.Tensor) -> None:
+        """Sets what `held` gave, as after the merge of round `merged`, i64[]; what lies in the slots is void."""
+        with tf.device(self.device):
+            for name, variable in self._lasting.items():
+                variable.assign(held[name])
+            self.merged.assign(merged)
+            for tag in self.tags:
+                tag.assign(tf.constant(-1, tf.int64))
+
+    @property
+    def _lasting(self) -> dict[str, tf.Variable]:
+        shadows = {f"shadow/{k}/{name}": v for k, shadow in enumerate(self.shadows) for name, v in shadow.items()}
+        return {"value": self.value, **{f"state/{name}": v for name, v in self.state.items()}, **shadows}
+
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _payload(self, slot: dict[str, Vector], whole: bool) -> Payload:

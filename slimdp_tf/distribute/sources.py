@@ -21,6 +21,7 @@ import tensorflow as tf
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import constant_here
 from slimdp_tf.distribute.dataset_graph import refuse_python, shard_graph
+from slimdp_tf.distribute.passes import Passes
 
 
 class Arrays:
@@ -56,9 +57,9 @@ class Arrays:
     def furnish(self, worker: int, workers: int) -> None:
         self._parts[worker] = [_moved(np.asarray(a[worker::workers])) for a in tf.nest.flatten(self.arrays)]
 
-    def open(self, worker: int, number: int) -> tf.Tensor:
+    def open(self, worker: int, number: int, taken: tf.Tensor | None = None) -> tf.Tensor:
         seed = constant_here([self.seed * 7919 + worker, number], tf.int32)
-        return _tf.open_iterator(self._trace(seed, *self._parts[worker]), self.element_spec)
+        return _tf.open_iterator(self._trace(seed, *self._parts[worker]), self.element_spec, taken)
 
     def on_chief(self) -> tf.data.Dataset:
         """The rows in order, in batches."""
@@ -90,7 +91,7 @@ class Graphs:
         self.dataset, self.seed = dataset, seed
         self.element_spec, self.example_rows = dataset.element_spec, 1
         self._cardinality = int(dataset.cardinality())
-        self._variants: dict[int, tf.Tensor] = {}
+        self._passes = Passes()
         self._graphs: list[bytes] = []
 
     def check(self, workers: int) -> None:
@@ -129,10 +130,11 @@ class Graphs:
         ).get_concrete_function(tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64))
 
     def furnish(self, worker: int, workers: int) -> None:
-        self._variants[worker] = self._trace(constant_here(self._graphs[worker]), constant_here(worker, tf.int64))
+        variant = self._trace(constant_here(self._graphs[worker]), constant_here(worker, tf.int64))
+        self._passes.begin(worker, variant)
 
-    def open(self, worker: int, number: int) -> tf.Tensor:
-        return _tf.open_iterator(self._variants[worker], self.element_spec)
+    def open(self, worker: int, number: int, taken: tf.Tensor | None = None) -> tf.Tensor:
+        return self._passes.open(worker, number, taken, self.element_spec)
 
     def on_chief(self) -> tf.data.Dataset:
         """The pipeline as it was given."""
@@ -151,7 +153,7 @@ class Function:
     def __init__(self, dataset_fn: Callable[[tf.distribute.InputContext], tf.data.Dataset]):
         self.dataset_fn, self.example_rows = dataset_fn, 1
         self._traces: list = []
-        self._variants: dict[int, tf.Tensor] = {}
+        self._passes = Passes()
 
     def check(self, workers: int) -> None:
         """Nothing is known of the data before it runs."""
@@ -180,12 +182,13 @@ class Function:
         self._longest = tf.data.UNKNOWN_CARDINALITY
 
     def furnish(self, worker: int, workers: int) -> None:
-        self._variants[worker], cardinality = self._traces[worker]()
+        variant, cardinality = self._traces[worker]()
+        self._passes.begin(worker, variant)
         known = int(cardinality.numpy())
         self._longest = known if known < 0 else max(self._longest, known)
 
-    def open(self, worker: int, number: int) -> tf.Tensor:
-        return _tf.open_iterator(self._variants[worker], self.element_spec)
+    def open(self, worker: int, number: int, taken: tf.Tensor | None = None) -> tf.Tensor:
+        return self._passes.open(worker, number, taken, self.element_spec)
 
     def on_chief(self) -> tf.data.Dataset:
         """The dataset as one pipeline, for evaluation on the chief."""

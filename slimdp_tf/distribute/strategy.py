@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import pathlib
 import weakref
 from collections.abc import Callable
 
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.calls import Servers, call_within
+from slimdp_tf.distribute.arguments import check_arguments
+from slimdp_tf.distribute.calls import call_within
 from slimdp_tf.distribute.cluster import PartialCluster
 from slimdp_tf.distribute.data import NextBatch, ShardedDataset
 from slimdp_tf.distribute.extended import Extended
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.rounds import Rounds
 from slimdp_tf.distribute.serve import serve
+from slimdp_tf.distribute.servers import Servers
+from slimdp_tf.distribute.snapshots import Keeper
 from slimdp_tf.distribute.sources import Arrays, Function, Graphs
 from slimdp_tf.distribute.spec import await_tasks, check_port_is_free, resolve
 from slimdp_tf.distribute.step import Step
@@ -38,7 +42,8 @@ class SlimDPStrategy(_tf.StrategyBase):
         timeout_s: seconds to wait for the tasks to answer at the start.
         worker_deadline_s: seconds after which a worker that does not finish its round is left out of it.
         cluster_deadline_s: seconds to wait for the servers, and for one worker when none is left.
-        on_nonfinite: "raise" or "skip" when a worker's update is not finite; it never reaches the weights.
+        on_nonfinite: what to do when a worker's update is not finite; it never reaches the weights: "raise", "skip", or
+            "rollback" to the last snapshot.
 
     Raises:
         ValueError: the cluster or an argument cannot be used; the message says what, allowed and received.
@@ -56,7 +61,7 @@ class SlimDPStrategy(_tf.StrategyBase):
         cluster_deadline_s: float = 60.0,
         on_nonfinite: str = "raise",
     ):
-        _check_arguments(method, seed, on_nonfinite, timeout_s, worker_deadline_s, cluster_deadline_s)
+        check_arguments(method, seed, on_nonfinite, timeout_s, worker_deadline_s, cluster_deadline_s)
         resolver = cluster_resolver or tf.distribute.cluster_resolver.TFConfigClusterResolver()
         spec, job, index = resolve(resolver)
         if job != "chief":
@@ -84,6 +89,7 @@ class SlimDPStrategy(_tf.StrategyBase):
         self._graphs: list = []
         self._used: tuple[list[LocalVariable], list[LocalVariable]] = ([], [])
         self._waited, self._is_on_chief = 0, False
+        self.feed: Callable[[], object] = lambda: None  # what `fit` iterates over, for callbacks
         tf.distribute.Strategy.__init__(self, Extended(self, resolver, self.rounds.cache))
         if isinstance(resolver, PartialCluster):
             rounds = weakref.ref(self.rounds)
@@ -117,6 +123,24 @@ class SlimDPStrategy(_tf.StrategyBase):
     def on_round(self, listener: Callable[[RoundRecord], None]) -> None:
         """Calls `listener` with the record of every round, on the chief."""
         self.rounds.listeners.append(listener)
+
+    # -- snapshots ------------------------------------------------------------------------------------------------
+
+    def checkpoint(self, directory: str | pathlib.Path, every_rounds=None, every_s=None, max_to_keep=3) -> Keeper:
+        """Takes snapshots of everything that rounds depend on, in the background, into `directory`.
+
+        Args:
+            directory: where snapshots are; TensorFlow checkpoints.
+            every_rounds, every_s: how far apart they are, in rounds or seconds; with neither, `save` takes them. With
+                Keras use `slimdp_tf.Snapshots`, which also knows epochs.
+            max_to_keep: how many stay.
+
+        Returns:
+            `save()` takes one now, `restore(last())` goes on from the last, once a step has been run.
+        """
+        self.rounds.snapshots = keeper = Keeper(self.rounds, directory, every_rounds, every_s, max_to_keep)
+        self.on_round(lambda record: keeper.save() if keeper.is_due else None)
+        return keeper
 
     # -- data -----------------------------------------------------------------------------------------------------
 
@@ -223,17 +247,3 @@ def _fill(structure, outputs: list):
     outputs = iter(outputs)
     leaves = [None if leaf is None else tf.constant(next(outputs)) for leaf in tf.nest.flatten(structure)]
     return tf.nest.pack_sequence_as(structure, leaves)
-
-
-def _check_arguments(method, seed, on_nonfinite, *seconds) -> None:
-    if method is not None and not isinstance(method, Method):
-        raise TypeError(f"method must be one of slimdp_tf.methods, such as slim(). Received: {method!r}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"seed must be an integer of at least 0. Received: {seed!r}")
-    if on_nonfinite not in ("raise", "skip"):
-        raise ValueError(f"on_nonfinite must be 'raise' or 'skip'. Received: {on_nonfinite!r}")
-    if not all(isinstance(s, int | float) and s > 0 for s in seconds):
-        raise ValueError(f"timeout_s, worker_deadline_s and cluster_deadline_s must be positive. Received: {seconds}")
-
-
-__all__ = ["LocalVariable", "SlimDPStrategy"]

@@ -8,9 +8,10 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from slimdp_tf.distribute.calls import Servers, constant_here, fetch_here
+from slimdp_tf.distribute.calls import constant_here, fetch_here
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.roles import Role
+from slimdp_tf.distribute.servers import Servers
 from slimdp_tf.distribute.shared import Shared
 from slimdp_tf.distribute.workers import Workers
 
@@ -90,6 +91,24 @@ class ChiefCache:
                 self._fill(floats, [np.mean([r[d].astype(np.float64) for r in read], 0) for d in range(len(read[0]))])
         for v in stale:
             v.is_stale = False
+
+    def assume(self, role: Role, held: dict[int, list[np.ndarray]]) -> None:
+        """Sets the chief's copies of the variables of a role from what workers held of them, in order.
+
+        What is shared is the servers': it is only noted that the chief does not have it.
+        """
+        workers = sorted(held)
+        for place, v in enumerate(self.of_role(role)):
+            if role in self.shared:
+                v.is_stale, v.is_dirty = True, False
+                continue
+            values = [held[worker][place] for worker in workers]
+            if role is Role.SUM:
+                v.assign_cache(tf.constant(np.sum(values, 0), v.dtype))
+            elif v.dtype.is_floating and role is not Role.FIRST:
+                v.assign_cache(tf.constant(np.mean(np.asarray(values, np.float64), 0), v.dtype))
+            else:
+                self._fill([v], [values[0].ravel()], workers[0])
 
     def catch_up(self) -> None:
         """Brings up to date what only workers hold: from now on some may be live that hold nothing yet."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.calls import GONE, CallThread, ClusterError, brief
+from slimdp_tf.distribute.calls import GONE, WATCH_S, CallThread, ClusterError, brief
 from slimdp_tf.distribute.local_variable import standing_on
 from slimdp_tf.distribute.spec import answers
 
@@ -66,8 +66,24 @@ class Workers:
         """Takes back a `furnish`."""
         self._furnishings = [held for held in self._furnishings if held() not in (None, make)]
 
-    def call(self, function: Callable[[int], object], workers: Iterable[int] | None = None) -> dict[int, object]:
+    def furnish_again(self) -> None:
+        """Gives every live worker anew what it was furnished with, as if it had just come."""
+        for make in [held() for held in self._furnishings]:
+            if make is not None:
+                self.call(make)
+
+    def call(
+        self,
+        function: Callable[[int], object],
+        workers: Iterable[int] | None = None,
+        watch: Callable[[], None] = lambda: None,
+    ) -> dict[int, object]:
         """Runs `function(worker)` once for each live worker, at the same time, and waits for all.
+
+        Args:
+            function: what to do.
+            workers: for which workers only.
+            watch: called every `WATCH_S` of the wait; it may end it by an error.
 
         Returns:
             The results of those that answered. A worker that failed or did not answer in time leaves `live`.
@@ -82,7 +98,9 @@ class Workers:
         calls = {w: self._threads[w].submit(functools.partial(function, w)) for w in targets}
         give_up, results = time.monotonic() + self.deadline_s, {}
         for worker, call in calls.items():
-            if not call.ends_within(give_up - time.monotonic()):
+            while not call.ends_within(min(WATCH_S, give_up - time.monotonic())) and time.monotonic() < give_up:
+                watch()
+            if not call.ends_within(0.0):
                 self._lose(worker, TimeoutError(f"no answer within {self.deadline_s:g} s"))
             elif call.error is None:
                 results[worker] = call.result

@@ -22,10 +22,12 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from slimdp_tf.distribute.data import ShardedDataset, ShardedIterator
+from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.step import Step
-from slimdp_tf.distribute.strategy import LocalVariable, SlimDPStrategy
+from slimdp_tf.distribute.strategy import SlimDPStrategy
 from slimdp_tf.training.batch_loss import run_with_loss
 from slimdp_tf.training.round_iterator import RoundIterator
+from slimdp_tf.training.scope_checks import check_is_not_half_ours, own_variables
 
 KERAS_VERSIONS = ("3.12", "3.15")
 
@@ -56,7 +58,7 @@ def _replacing(original, replacement):
     def method(model, *args, **kwargs):
         strategy = _strategy_of(model)
         if strategy is None:
-            _check_is_not_half_ours(model)
+            check_is_not_half_ours(model)
             return original(model, *args, **kwargs)
         return replacement(original, strategy, model, *args, **kwargs)
 
@@ -112,7 +114,7 @@ class _Training:
         self._results: dict[Step, Callable[[], dict]] = {}
 
     def __call__(self, iterator: ShardedIterator) -> dict:
-        step = self._step_for(iterator.element_spec)
+        step = self.step_for(iterator.element_spec)
         reports = self.strategy.rounds.run(step, lambda w: [iterator.handle(w)], [], iterator.steps, True)
         outputs = [report.outputs[0] for report in reports if report.steps]
         if not outputs:
@@ -121,7 +123,8 @@ class _Training:
         logs.update({name: value.numpy() for name, value in self._results[step]().items() if name in logs})
         return logs
 
-    def _step_for(self, element_spec) -> Step:
+    def step_for(self, element_spec) -> Step:
+        """The step on batches of this spec; its variables are on workers and servers."""
         flat = tuple(tree.flatten(element_spec))
         if flat not in self._steps:
             self._steps[flat] = Step(self._train_step, [element_spec], [], True, has_loss=True)
@@ -130,7 +133,7 @@ class _Training:
                     self.model.optimizer.build(self.model.trainable_variables)
         step = self._steps[flat]
         private = self.model.optimizer.variables
-        declared = _checked([*self.model.variables, *self.model.metrics_variables, *private])
+        declared = own_variables([*self.model.variables, *self.model.metrics_variables, *private])
         if step not in self._used:
             graph = self.strategy.rounds.graph_of(step)
             self._used[step] = self.strategy.extended.used_in([graph])
@@ -168,31 +171,14 @@ class _Training:
         return logs
 
 
-def _checked(variables) -> list[LocalVariable]:
-    """The variables behind Keras's, once each.
-
-    Raises:
-        ValueError: one was not made under the strategy's scope.
-    """
-    found = {}
-    for variable in variables:
-        if not isinstance(variable.value, LocalVariable):
-            raise ValueError(
-                f"Variable {variable.path!r} was not made under strategy.scope(). Build the model, its metrics and its "
-                "optimizer inside `with strategy.scope():`."
-            )
-        found[id(variable.value)] = variable.value
-    return list(found.values())
+def prepare(model, element_spec) -> None:
+    """Puts a model that `fit` is about to train on workers and servers, so that it can be restored."""
+    model.train_function.step_for(element_spec)
 
 
-def _check_is_not_half_ours(model) -> None:
-    """Refuses a model that would train as if there were no cluster although a SlimDPStrategy is in use."""
-    ours = getattr(getattr(model, "optimizer", None), "_distribution_strategy", None)
-    if isinstance(ours, SlimDPStrategy) or isinstance(tf.distribute.get_strategy(), SlimDPStrategy):
-        raise ValueError(
-            "The model was built outside strategy.scope() but is used with a SlimDPStrategy: it would train on the "
-            "chief alone. Build and compile it inside `with strategy.scope():`."
-        )
+def begin_at(model, epoch: int, is_later_allowed: bool = True) -> None:
+    """Lets `fit` begin with this epoch, or with a later one that was asked for already, as by BackupAndRestore."""
+    model._initial_epoch = max(epoch, model._initial_epoch or 0) if is_later_allowed else epoch
 
 
 # -- data -------------------------------------------------------------------------------------------------------------

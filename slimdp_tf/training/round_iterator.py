@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Mapping
 
 import tensorflow as tf
 
@@ -30,8 +31,45 @@ class RoundIterator:
         cardinality = dataset.cardinality()
         self._length = cardinality if cardinality >= 0 else None
         self._iterator: ShardedIterator | None = None
-        self._seen = 0
+        self._seen = self._step = 0
+        self._is_resumed = False
         self._is_building = True
+        strategy.feed = weakref.ref(self)
+
+    @property
+    def element_spec(self):
+        """Spec of a worker's batch."""
+        return self._dataset.element_spec
+
+    @property
+    def position(self) -> dict[str, int | bool]:
+        """Where things are after the round that was given last.
+
+        "step" of the epoch, "number" of the pass over the data, batches "taken" of it, and whether the epoch "ends".
+        """
+        ends = self._step == self.num_batches
+        return {"step": self._step, "number": self._iterator.number, "taken": self._seen, "ends": ends}
+
+    def resume(self, place: Mapping[str, int | bool], workers: int, is_next: bool) -> None:
+        """Lets the epoch that is about to begin go on where another run was.
+
+        Args:
+            place: its `position`.
+            workers: how many it had; with another number the data is dealt out anew, and as much of it left out.
+            is_next: whether this is the epoch after the one that ended at `place`.
+        """
+        now = self.strategy.workers
+        step, number, taken = place["step"], place["number"], place["taken"] * workers // now
+        if self.steps_per_epoch is None:
+            step = step * workers // now
+        if place["ends"] and self.num_batches is not None:
+            step = self.num_batches
+        if is_next:
+            step = 0
+            if self.steps_per_epoch is None or (self._length is not None and taken >= self._length):
+                number, taken = number + 1, 0
+        self._iterator, self._is_resumed = self._dataset.begin_at(number, taken), True
+        self._step, self._seen = step, taken
 
     @property
     def num_batches(self) -> int | None:
@@ -48,19 +86,24 @@ class RoundIterator:
         return self._rounds()
 
     def _rounds(self) -> Iterator[tuple[int, int, ShardedIterator]]:
-        if self._iterator is None or self.steps_per_epoch is None:
-            self._iterator, self._seen = iter(self._dataset), 0
-        step, steps = 0, self.num_batches or math.inf
+        if not self._is_resumed:
+            self._step = 0
+            if self._iterator is None or self.steps_per_epoch is None:
+                self._iterator, self._seen = iter(self._dataset), 0
+        self._is_resumed = False
+        step, steps = self._step, self.num_batches or math.inf
         while step < steps:
             left = math.inf if self._length is None else self._length - self._seen
             if left <= 0:
                 self._warn_of_end()
                 break
             self._iterator.steps = int(min(self.strategy.rounds.planned, steps - step, left))
+            self._iterator.taken = self._seen
             self._seen += self._iterator.steps
-            yield step, step + self._iterator.steps - 1, self._iterator
+            self._step = step + self._iterator.steps
+            yield step, self._step - 1, self._iterator
             self.strategy.rounds.raise_refusal()
-            step += self._iterator.steps
+            step = self._step
         if self._length is not None and self._seen >= self._length:
             self._iterator = None
 

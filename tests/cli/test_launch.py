@@ -4,6 +4,8 @@ import json
 
 import pytest
 import tensorflow as tf
+from absl import flags
+from absl.testing import flagsaver
 
 from slimdp_tf.cli import launch
 
@@ -82,3 +84,21 @@ def test_a_local_cluster_prints_tf_config_and_ends(monkeypatch, capsys):
     config = json.loads(output.partition("TF_CONFIG='")[2].partition("'")[0])
     assert config == {"cluster": SPEC, "task": {"type": "chief", "index": 0}}
     assert ended == [(2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"), [("kubernetes", '"kind": "List"'), ("slurm", "#SBATCH --ntasks=6"), ("tf_config", "TF_CONFIG=")]
+)
+def test_prints_for_schedulers_and_starts_nothing(kind, says, monkeypatch, capsys):
+    monkeypatch.setattr(launch, "hold_cluster", lambda workers, ps: pytest.fail("started"))
+    flags.FLAGS.mark_as_parsed()
+    with flagsaver.flagsaver(print=kind, workers=3, ps=2):
+        assert launch.main(["launch"]) == 0
+    assert says in capsys.readouterr().out
+
+
+def test_prints_tf_config_of_a_file(path, capsys):
+    flags.FLAGS.mark_as_parsed()
+    with flagsaver.flagsaver(print="tf_config", spec=path):
+        assert launch.main(["launch"]) == 0
+    assert "# ps 0, on p" in capsys.readouterr().out

@@ -8,6 +8,7 @@ import pytest
 
 from slimdp_tf.cli import config_flag, train
 from slimdp_tf.training import experiment as experiments
+from slimdp_tf.training.config import save_config
 from tests.training.stand_ins import LocalStrategy, Play, make_config, make_feed
 
 
@@ -20,6 +21,7 @@ def config(monkeypatch, tmp_path):
     monkeypatch.setattr(train, "open_cluster", lambda config: contextlib.nullcontext())
     strategy = LocalStrategy()
     monkeypatch.setattr(train, "make_strategy", lambda experiment, cluster: strategy)
+    monkeypatch.setattr(train, "Snapshots", lambda folder, every_s: keras.callbacks.Callback())  # no rounds here
     # the program's own callback gives its place to the one that makes the rounds, which no workers make here
     monkeypatch.setattr(keras.callbacks, "TerminateOnNaN", lambda: Play(strategy))
     return config
@@ -31,6 +33,24 @@ def test_trains_and_says_where_everything_is(config, tmp_path, capsys):
     output = capsys.readouterr().out
     assert f"into {tmp_path / 'plump'}" in output and "MB per worker" in output and f"--logdir {tmp_path}" in output
     assert json.loads((tmp_path / "plump" / "run.json").read_text())["totals"]["rounds"] == 8
+
+
+@pytest.mark.slow
+def test_the_same_command_goes_on_or_says_that_nothing_is_left(config, tmp_path, capsys, monkeypatch):
+    save_config(config, tmp_path / "plump" / "config.json")
+    assert train.main(["train"]) == 0
+    assert f"going on in {tmp_path / 'plump'}" in capsys.readouterr().out
+    monkeypatch.setattr(train, "open_cluster", lambda config: pytest.fail("started"))
+    assert train.main(["train"]) == 0
+    assert "it is complete: nothing is left to train" in capsys.readouterr().out
+
+
+def test_another_config_does_not_go_on(config, tmp_path, capsys):
+    save_config(config, tmp_path / "plump" / "config.json")
+    config.seed = 5
+    with pytest.raises(SystemExit):
+        train.main(["train"])
+    assert "with another config: seed was 0, received 5" in capsys.readouterr().err
 
 
 def test_mistakes_show_before_the_cluster_starts(config, monkeypatch, capsys):

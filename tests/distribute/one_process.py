@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.calls import Servers
 from slimdp_tf.distribute.local_variable import LocalVariable, Vector, write_handle
 from slimdp_tf.distribute.rounds import Rounds
+from slimdp_tf.distribute.servers import Servers
 from slimdp_tf.distribute.step import Step
 from slimdp_tf.distribute.workers import Workers
 from slimdp_tf.method import Method

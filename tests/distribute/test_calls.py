@@ -9,19 +9,15 @@ import weakref
 import pytest
 import tensorflow as tf
 
-from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import (
     Call,
     CallThread,
     ClusterError,
-    Servers,
     brief,
     call_within,
     constant_here,
     fetch_here,
 )
-
-NAMES = ["ps 0 at a:1", "ps 1 at b:1"]
 
 
 @pytest.fixture
@@ -30,10 +26,6 @@ def gate():
     event = threading.Event()
     yield event
     event.set()
-
-
-def make_servers(deadline_s: float = 5.0) -> Servers:
-    return Servers(["/job:ps/task:0", "/job:ps/task:1"], NAMES, deadline_s)
 
 
 def fail(error: BaseException):
@@ -112,41 +104,7 @@ def test_call_within_returns_raises_and_complains(gate):
         call_within(gate.wait, 0.1, "too slow")
 
 
-# -- servers ----------------------------------------------------------------------------------------------------------
-
-
-def test_servers_are_called():
-    assert make_servers().call(lambda: 7, "for nothing") == 7
-    with pytest.raises(KeyError):
-        make_servers().call(lambda: fail(KeyError()), "for nothing")
-
-
-def test_a_server_that_does_not_answer_is_named(monkeypatch, gate):
-    monkeypatch.setattr(_tf, "is_alive", lambda device: "task:0" in device)
-    with pytest.raises(ClusterError, match="No answer within 0.1 s from ps 1 at b:1, while round 3 was merged"):
-        make_servers(0.1).call(gate.wait, "while round 3 was merged")
-
-
-def test_a_call_may_have_a_deadline_of_its_own(monkeypatch, gate):
-    monkeypatch.setattr(_tf, "is_alive", lambda device: True)
-    with pytest.raises(ClusterError, match="within 0.1 s from one of ps 0 at a:1, ps 1 at b:1, now"):
-        make_servers(60.0).call(gate.wait, "now", seconds=0.1)
-
-
-@pytest.mark.parametrize("kind", [tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError])
-def test_a_server_that_is_gone_is_named(monkeypatch, kind):
-    monkeypatch.setattr(_tf, "is_alive", lambda device: "task:1" in device)
-    with pytest.raises(ClusterError, match="Lost ps 0 at a:1, now: connection reset") as raised:
-        make_servers().call(lambda: fail(kind(None, None, "connection reset\nand more")), "now")
-    assert isinstance(raised.value.__cause__, kind)
-
-
-def test_servers_are_asked_whether_they_answer(monkeypatch):
-    monkeypatch.setattr(_tf, "is_alive", lambda device: True)
-    make_servers().check("in round 3")
-    monkeypatch.setattr(_tf, "is_alive", lambda device: "task:0" in device)
-    with pytest.raises(ClusterError, match="No answer from ps 1 at b:1, in round 3"):
-        make_servers().check("in round 3")
+# -- constants and messages --------------------------------------------------------------------------------------------
 
 
 def test_constants_and_fetched_tensors_are_here_whatever_the_device():

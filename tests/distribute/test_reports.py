@@ -1,12 +1,21 @@
 """What workers report, and the record that is made of it."""
 
+import logging
 import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from slimdp_tf.distribute.reports import Report, Unfinished, make_record, mean_loss, parse_report, sum_traffic
+from slimdp_tf.distribute.reports import (
+    Report,
+    Stillness,
+    Unfinished,
+    make_record,
+    mean_loss,
+    parse_report,
+    sum_traffic,
+)
 from slimdp_tf.measure.record import Traffic
 
 
@@ -18,6 +27,7 @@ def make_report(**changes) -> Report:
         "bytes": np.array([[8.0, 4.0, 16.0, 2.0], [80.0, 40.0, 160.0, 20.0]]),
         "matches": np.array([3.0, 1.0]),
         "explored": 6.0,
+        "is_still": False,
         "sums": np.array([1.0]),
         "outputs": [],
     }
@@ -25,13 +35,13 @@ def make_report(**changes) -> Report:
 
 
 def test_a_report_is_read_back_from_what_the_function_returned():
-    numbers = [0.1, 0.2, 0.3, 2.0, 0.5, *range(8), 3.0, 1.0, 6.0, 11.0, 12.0]
+    numbers = [0.1, 0.2, 0.3, 2.0, 0.5, *range(8), 3.0, 1.0, 6.0, 1.0, 11.0, 12.0]
     report = parse_report([tf.constant(numbers, tf.float64), tf.constant([5.0]), tf.constant(7)], blocks=2)
     np.testing.assert_array_equal(report.seconds, [0.1, 0.2, 0.3])
     assert (report.steps, report.loss) == (2, 0.5)
     np.testing.assert_array_equal(report.bytes, [[0, 1, 2, 3], [4, 5, 6, 7]])
     np.testing.assert_array_equal(report.matches, [3, 1])
-    assert report.explored == 6
+    assert (report.explored, report.is_still) == (6, True)
     np.testing.assert_array_equal(report.sums, [11, 12])
     assert [output.tolist() for output in report.outputs] == [[5.0], 7]
 
@@ -84,3 +94,24 @@ def test_a_worker_that_did_not_answer_the_last_call_keeps_its_share():
     unfinished.add({0: make_report(), 1: make_report()}, 1.0)
     done, _ = unfinished.add({0: make_report()}, 2.0)
     assert (done[0].steps, done[1].steps) == (4, 2)
+
+
+def test_a_worker_that_pushes_nothing_for_long_is_named_once(caplog):
+    logger, stillness = logging.getLogger("tensorflow"), Stillness(["worker 0 at a:1", "worker 1 at b:1"], rounds=3)
+    logger.addHandler(caplog.handler)
+    still, moving, resting = make_report(is_still=True), make_report(), make_report(steps=0, is_still=False)
+    try:
+        for report in (still, still, moving, still, resting, still, still, still):
+            stillness.note({0: moving, 1: report})
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert caplog.text.count("worker 1 at b:1 has pushed nothing but zeros for 3 rounds") == 1
+    assert "worker 0" not in caplog.text
+
+
+def test_what_is_done_between_two_rounds_counts_with_the_next_but_takes_none_of_its_time():
+    unfinished = Unfinished()
+    unfinished.hold({1: make_report(steps=0)})
+    done, started = unfinished.add({0: make_report(), 1: make_report()}, 7.0)
+    assert started == 7.0
+    assert (done[1].steps, done[1].bytes[0, 2], done[0].bytes[0, 2]) == (2, 32, 16)

@@ -11,7 +11,7 @@ from slimdp_tf import methods
 from slimdp_tf.channel import Channel
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import ClusterError
-from slimdp_tf.distribute.rounds import NonFiniteUpdateError
+from slimdp_tf.distribute.refusals import NonFiniteUpdateError
 from slimdp_tf.distribute.step import Step
 from slimdp_tf.rules.memories import Carry
 from slimdp_tf.rules.selectors import Pushed
@@ -102,7 +102,7 @@ def test_the_loss_reaches_the_servers_and_the_plan():
     drill.run()
     # Mean loss 1.5: worker 0 counts 1.5, worker 1 counts 0.75.
     np.testing.assert_allclose(drill.values(), FLAT - (1.5 * MOVES[0] + 0.75 * MOVES[1]) / 2, atol=1e-6)
-    assert drill.rounds._signal.loss == drill.rounds._signal.first_loss == 1.5
+    assert drill.rounds.signal.loss == drill.rounds.signal.first_loss == 1.5
 
 
 # -- who takes part ---------------------------------------------------------------------------------------------------
@@ -188,10 +188,10 @@ def test_when_every_worker_was_lost_those_that_are_back_do_the_round(monkeypatch
     drill, calls = make_drill(), []
     call = drill.rounds.workers.call
 
-    def lose_all_once(function, workers=None):
+    def lose_all_once(function, workers=None, **watch):
         calls.append(function)
         if len(calls) > 1:
-            return call(function, workers)
+            return call(function, workers, **watch)
         for worker in list(drill.rounds.workers.live):
             drill.rounds.workers._returned.put(worker)
         drill.rounds.workers.live.clear()
@@ -205,7 +205,7 @@ def test_when_every_worker_was_lost_those_that_are_back_do_the_round(monkeypatch
 
 def test_when_workers_were_lost_for_a_server_that_hangs_it_is_named(monkeypatch):
     drill = make_drill()
-    monkeypatch.setattr(drill.rounds.workers, "call", lambda function, workers=None: {})
+    monkeypatch.setattr(drill.rounds.workers, "call", lambda function, workers=None, **watch: {})
     monkeypatch.setattr(drill.rounds.cache, "send", lambda: False)
     monkeypatch.setattr(_tf, "is_alive", lambda device: False)
     with pytest.raises(ClusterError, match="No answer from ps 0, in round 0"):

@@ -29,7 +29,7 @@ SPEC = {"chief": ["a:1"], "worker": ["b:1", "b:2"], "ps": ["c:1"]}
         ({"seed": -1}, ValueError, "seed must be an integer of at least 0. Received: -1"),
         ({"seed": True}, ValueError, "seed must be an integer"),
         ({"seed": 1.5}, ValueError, "seed must be an integer"),
-        ({"on_nonfinite": "ignore"}, ValueError, "'raise' or 'skip'. Received: 'ignore'"),
+        ({"on_nonfinite": "ignore"}, ValueError, "'raise', 'skip', 'rollback'. Received: 'ignore'"),
         ({"timeout_s": 0}, ValueError, "must be positive"),
         ({"worker_deadline_s": -1.0}, ValueError, "must be positive"),
         ({"cluster_deadline_s": "60"}, ValueError, "must be positive"),

@@ -1,0 +1,85 @@
+"""How a run goes on inside `fit` after a server was lost, or after updates that were not finite."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from slimdp_tf.distribute.calls import ClusterError
+from slimdp_tf.distribute.refusals import NonFiniteUpdateError
+
+_ATTEMPTS = 3  # to get past the same snapshot
+
+
+class Recovery:
+    """Goes back to the last snapshot of some rounds.
+
+    Data and epochs go on from where they are: what is lost are the updates since the snapshot.
+
+    Args:
+        rounds: the rounds; their `snapshots` are the `Keeper` to ask.
+
+    Attributes:
+        count: how often it went back.
+        lost: rounds whose updates were lost by it.
+    """
+
+    def __init__(self, rounds):
+        self.rounds, self.count, self.lost = rounds, 0, 0
+        self._last_round, self._attempts = -1, 0
+
+    def after_loss(self, error: ClusterError) -> None:
+        """Waits until the servers answer again, and restores all of them.
+
+        Raises:
+            ClusterError: there is no snapshot, or a server stayed away; the message says how to resume.
+        """
+        rounds, keeper = self.rounds, self.rounds.snapshots
+        if keeper is None or (snapshot := keeper.last()) is None:
+            raise ClusterError(
+                f"{error} What it held is lost, as there is no snapshot: slimdp_tf.Snapshots(directory) among the "
+                "callbacks of fit, or strategy.checkpoint(directory), takes them."
+            ) from error
+        tf.get_logger().warning("%s Waiting up to %g s for it.", error, rounds.servers.deadline_s)
+        try:
+            rounds.servers.await_return(rounds.workers.devices)
+        except ClusterError as away:
+            raise ClusterError(
+                f"{error} {away} To resume, start the cluster and the same program again: it goes on from the snapshot "
+                f"of round {snapshot.about['round']} in {keeper.file.directory}."
+            ) from error
+        for variable in rounds.cache.variables:
+            variable.is_stale = False  # what the chief did not fetch is lost
+        rounds.binding.let_go()
+        rounds.binding.renew()
+        rounds.workers.furnish_again()  # passes over the data begin where the round that failed began
+        self._go_back(snapshot, "Every server answers again")
+
+    def after_refusal(self) -> None:
+        """Goes back because updates were not finite.
+
+        Raises:
+            NonFiniteUpdateError: that did not help before, or there is no snapshot yet.
+        """
+        keeper = self.rounds.snapshots
+        snapshot = keeper.last()
+        if snapshot is None:
+            raise NonFiniteUpdateError(
+                f"An update of round {self.rounds.round - 1} is not finite, and there is no snapshot to go back to yet "
+                f"in {keeper.file.directory}."
+            )
+        number = snapshot.about["round"]
+        self._attempts = self._attempts + 1 if number == self._last_round else 1
+        self._last_round = number
+        if self._attempts > _ATTEMPTS:
+            raise NonFiniteUpdateError(
+                f"An update of round {self.rounds.round - 1} is not finite, after going back to the snapshot of round "
+                f"{number} {_ATTEMPTS} times."
+            )
+        self._go_back(snapshot, "An update was not finite")
+
+    def _go_back(self, snapshot, why: str) -> None:
+        number = snapshot.about["round"]
+        self.count, self.lost = self.count + 1, self.lost + self.rounds.round - number
+        message = "%s: going on from the snapshot of round %d; the updates of %d rounds are lost."
+        tf.get_logger().warning(message, why, number, self.rounds.round - number)
+        self.rounds.snapshots.restore(snapshot, is_rewinding=True)

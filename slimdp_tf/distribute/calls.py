@@ -18,6 +18,18 @@ class ClusterError(RuntimeError):
     """A task of the cluster failed or did not answer; the message names it."""
 
 
+class NonFiniteUpdateError(ArithmeticError):
+    """A worker's update held a nan or an infinity; the servers refused it and the weights are untouched."""
+
+    @classmethod
+    def of(cls, number: int, names: list[str]) -> NonFiniteUpdateError:
+        """The error to raise when the updates of round `number` from some workers were refused."""
+        return cls(
+            f"The update of round {number} from {', '.join(names)} is not finite; the servers refused it and it did "
+            "not touch the weights. on_nonfinite='skip' would go on without it."
+        )
+
+
 class Call:
     """A function that runs in another thread, and what came of it."""
 

@@ -65,11 +65,11 @@ class ShardedIterator(_tf.DistributedIteratorBase):
     """One pass over a `ShardedDataset`: an iterator on every worker.
 
     `next` gives a token that stands for "the next batch of the worker", for `strategy.run`. `steps` is how many
-    batches the next round may take.
+    batches the next round may take, `ahead` how many more the epoch will.
     """
 
     def __init__(self, dataset: ShardedDataset, number: int):
-        self.dataset, self.number, self.steps = dataset, number, 1
+        self.dataset, self.number, self.steps, self.ahead = dataset, number, 1, 0
         self._handles: dict[int, tf.Tensor] = {}
         self._left = dataset.cardinality() if dataset.cardinality() >= 0 else None
         dataset.workers.furnish(self._furnish)

@@ -36,6 +36,11 @@ class Report:
     sums: np.ndarray
     outputs: list[np.ndarray]
 
+    @property
+    def has_pushed(self) -> bool:
+        """Whether the worker stored anything on the servers."""
+        return bool(self.bytes[:, :2].sum() > 0)
+
     def plus(self, later: Report) -> Report:
         """This and a later report of the same worker in the same round; sums and outputs are the later ones."""
         added = {name: getattr(self, name) + getattr(later, name) for name in ("seconds", "steps", "bytes", "matches")}
@@ -49,6 +54,11 @@ class Unfinished:
     def __init__(self):
         self._reports: dict[int, Report] = {}
         self._started: float | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything was done."""
+        return self._started is not None
 
     def add(self, reports: dict[int, Report], started: float) -> tuple[dict[int, Report], float]:
         """Takes what one more call did; returns what the round did so far, and when it began on the chief's clock."""

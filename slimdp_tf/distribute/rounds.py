@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.calls import GONE, ClusterError, Servers, constant_here
+from slimdp_tf.distribute.calls import GONE, ClusterError, NonFiniteUpdateError, Servers, constant_here
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.reports import Report, Unfinished, make_record, mean_loss, sum_traffic
 from slimdp_tf.distribute.roles import Role, role_of
@@ -30,10 +30,6 @@ from slimdp_tf.methods import plump
 from slimdp_tf.types import Signal
 
 
-class NonFiniteUpdateError(ArithmeticError):
-    """A worker's update held a nan or an infinity; the servers refused it and the weights are untouched."""
-
-
 class Rounds:
     """Runs the rounds of whatever is trained under one strategy.
 
@@ -45,6 +41,8 @@ class Rounds:
         on_nonfinite: "raise" or "skip" when a server refuses an update.
     """
 
+    make_shared, make_functions = Shared, RoundFunctions
+
     def __init__(self, workers: Workers, servers: Servers, method: Method, seed: int, on_nonfinite: str):
         self.workers, self.servers, self.method, self.seed = workers, servers, method, seed
         self.on_nonfinite = on_nonfinite
@@ -52,11 +50,11 @@ class Rounds:
         self.records: list[RoundRecord] = []
         self.listeners: list[Callable[[RoundRecord], None]] = []
         self.round = self.steps = 0
-        self._signal, self._unfinished = Signal(), Unfinished()
+        self._signal, self._unfinished, self._uncounted = Signal(), Unfinished(), []
         self._refusal: NonFiniteUpdateError | None = None
         self._weights: list[LocalVariable] = []
         self._traces: dict[Step, object] = {}
-        self._functions = RoundFunctions(self.cache, servers.devices)
+        self._functions = self.make_functions(self.cache, servers.devices)
         self._needs_everything: set[int] = set()
         self._has_answer = False
         self._make_copies: Callable[[int], None] | None = None
@@ -104,12 +102,14 @@ class Rounds:
         self._make_copies = make_copies
         self.workers.furnish(make_copies)
         averages = [v for v, role in roles if role is Role.AVERAGE]
-        shared = {Role.WEIGHT: Shared(self.method, weights, self.servers.devices, self.workers, self.seed)}
+        recipes = {Role.WEIGHT: (self.method, weights)}
         if averages:
-            shared[Role.AVERAGE] = Shared(plump(self.method.p), averages, self.servers.devices, self.workers, self.seed)
+            recipes[Role.AVERAGE] = plump(self.method.p, pacing=self.method.pacing), averages
+        known = self.servers.devices, self.workers, self.seed
+        shared = {role: self.make_shared(*recipe, *known) for role, recipe in recipes.items()}
         self._weights, self._has_answer = weights, False
         self.cache.bind(roles, shared)
-        self._functions = RoundFunctions(self.cache, self.servers.devices)
+        self._functions = self.make_functions(self.cache, self.servers.devices)
 
     def _let_go(self) -> None:
         for variable in self.cache.variables:
@@ -136,7 +136,7 @@ class Rounds:
         return self.method.trigger.plan(self._signal)
 
     def run(
-        self, step: Step, handles: Callable[[int], list], arguments: list, steps: int, is_exchanging: bool
+        self, step: Step, handles: Callable[[int], list], arguments: list, steps: int, is_exchanging: bool, ahead=0
     ) -> list[Report]:
         """One round: local steps on every live worker, and the exchange if `is_exchanging`.
 
@@ -146,6 +146,7 @@ class Rounds:
             arguments: further tensors for the step.
             steps: local steps, at most.
             is_exchanging: whether the workers push and the servers merge.
+            ahead: further steps that will be asked for; workers in step do not begin them.
 
         Returns:
             A report per worker that took part, in worker order.
@@ -209,9 +210,8 @@ class Rounds:
 
     def _merge(self, reports: dict[int, Report], is_whole: bool, started: float, worked: float) -> None:
         refresh = self.method.refreshes(self.round)
-        merge = self._functions.merge(is_whole, refresh)
-        number = tf.constant(self.round, tf.int64)
-        *verdicts, core = self.servers.call(lambda: merge(number).numpy(), f"while round {self.round} was merged")
+        fold = functools.partial(self._functions.merge(is_whole, refresh), tf.constant(self.round, tf.int64))
+        *verdicts, core = self.servers.call(lambda: fold().numpy(), f"while round {self.round} was merged")
         refused = [w for w in reports if verdicts[w] not in (ABSENT, MERGED)]
         self._needs_everything |= set(refused)
         if refresh:  # who has not pushed knows an older core than the answers were made for
@@ -229,11 +229,10 @@ class Rounds:
 
     def _note_refusal(self, not_finite: list[int]) -> None:
         if self.on_nonfinite == "raise":
-            names = ", ".join(self.workers.names[w] for w in not_finite)
-            self._refusal = NonFiniteUpdateError(
-                f"The update of round {self.round} from {names} is not finite; the servers refused it and it did not "
-                "touch the weights. on_nonfinite='skip' would go on without it."
-            )
+            self._refusal = NonFiniteUpdateError.of(self.round, [self.workers.names[w] for w in not_finite])
+
+    def settle(self) -> None:
+        """Waits for what workers do beside `run`: in step, nothing."""
 
     def raise_refusal(self) -> None:
         """Raises what the last round refused, if refusals are to be raised; callbacks have seen its logs by now."""
@@ -241,10 +240,11 @@ class Rounds:
         if refusal is not None:
             raise refusal
 
-    def _record(self, reports: list[Report], core: int, refused: int, started: float, worked: float) -> None:
+    def _record(self, reports: list[Report], core: int, refused: int, started: float, worked: float, **more) -> None:
         widths = [len(shared.blocks) for shared in self.cache.shared.values()]
-        traffic = sum_traffic(reports, widths, len(self.servers.devices), self.cache.take_chief_bytes())
+        moved, self._uncounted = [*reports, *self._uncounted], []
+        traffic = sum_traffic(moved, widths, len(self.servers.devices), self.cache.take_chief_bytes())
         known = {"round": self.round, "steps": self.steps, "core_entries": core, "refused": refused}
-        self.records.append(make_record(reports, started, worked, traffic=traffic, **known))
+        self.records.append(make_record(reports, started, worked, traffic=traffic, **known, **more))
         for listener in self.listeners:
             listener(self.records[-1])

@@ -9,11 +9,13 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute.arrivals import Arrivals
 from slimdp_tf.distribute.calls import Servers, call_within
 from slimdp_tf.distribute.cluster import PartialCluster
 from slimdp_tf.distribute.data import NextBatch, ShardedDataset
 from slimdp_tf.distribute.extended import Extended
 from slimdp_tf.distribute.local_variable import LocalVariable
+from slimdp_tf.distribute.quorum import Quorum
 from slimdp_tf.distribute.rounds import Rounds
 from slimdp_tf.distribute.serve import serve
 from slimdp_tf.distribute.sources import Arrays, Function, Graphs
@@ -79,7 +81,8 @@ class SlimDPStrategy(_tf.StrategyBase):
         workers = Workers(worker_devices(len(names)), names, worker_deadline_s, cluster_deadline_s)
         devices = [f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(spec["ps"]))]
         servers = Servers(devices, [f"ps {i} at {address}" for i, address in enumerate(spec["ps"])], cluster_deadline_s)
-        self.rounds = Rounds(workers, servers, self.method, seed, on_nonfinite)
+        make_rounds = Arrivals if self.method.pacing == "async" else Quorum if self.method.spare else Rounds
+        self.rounds = make_rounds(workers, servers, self.method, seed, on_nonfinite)
         self._programs: dict = {}
         self._graphs: list = []
         self._used: tuple[list[LocalVariable], list[LocalVariable]] = ([], [])

@@ -50,13 +50,21 @@ class RoundIterator:
     def _rounds(self) -> Iterator[tuple[int, int, ShardedIterator]]:
         if self._iterator is None or self.steps_per_epoch is None:
             self._iterator, self._seen = iter(self._dataset), 0
-        step, steps = 0, self.num_batches or math.inf
+        self.strategy.rounds.settle()  # of an epoch that was broken off
+        try:
+            yield from self._rounds_of(self.num_batches or math.inf)
+        finally:
+            self.strategy.rounds.settle()
+
+    def _rounds_of(self, steps: float) -> Iterator[tuple[int, int, ShardedIterator]]:
+        step = 0
         while step < steps:
             left = math.inf if self._length is None else self._length - self._seen
             if left <= 0:
                 self._warn_of_end()
                 break
             self._iterator.steps = int(min(self.strategy.rounds.planned, steps - step, left))
+            self._iterator.ahead = min(steps - step, left) - self._iterator.steps
             self._seen += self._iterator.steps
             yield step, step + self._iterator.steps - 1, self._iterator
             self.strategy.rounds.raise_refusal()

@@ -24,7 +24,9 @@ class Method:
         adopt: what a worker makes of the pulled values.
         trigger: when a worker exchanges.
         agreement: what both ends hold and do not send again.
-        pacing: "sync": a round is merged when every live worker has pushed.
+        pacing: "sync": a round is merged when every live worker has pushed; "async": every push by itself, on arrival.
+        staleness: with "async", how many rounds a worker may be ahead of the slowest live one, at least 0.
+        spare: with "sync", so many workers a round is not waited for; at least one is.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Method:
     trigger: Trigger = Every(1)
     agreement: Agreement = Nothing()
     pacing: str = "sync"
+    staleness: int = 4
+    spare: int = 0
 
     def __post_init__(self):
         expected = {"merge": Merge, "adopt": Adopt, "trigger": Trigger, "agreement": Agreement}
@@ -54,13 +58,41 @@ class Method:
                 "The down channel's memory must leave the server's block as it is, such as Carry(). "
                 f"Received: {self.down.memory}"
             )
-        if self.pacing != "sync":
-            raise ValueError(f"pacing must be 'sync'. Received: {self.pacing!r}")
+        self._check_pacing()
+
+    def _check_pacing(self) -> None:
+        if self.pacing not in ("sync", "async"):
+            raise ValueError(f"pacing must be 'sync' or 'async'. Received: {self.pacing!r}")
+        if isinstance(self.staleness, bool) or not isinstance(self.staleness, int) or self.staleness < 0:
+            raise ValueError(f"staleness, in rounds, must be an integer of at least 0. Received: {self.staleness!r}")
+        if isinstance(self.spare, bool) or not isinstance(self.spare, int) or self.spare < 0:
+            raise ValueError(f"spare, in workers, must be an integer of at least 0. Received: {self.spare!r}")
+        if self.spare and self.pacing != "sync":
+            raise ValueError(
+                f"pacing must be 'sync' for {self.name}: it has rounds that spare={self.spare} workers may miss. "
+                "Received: 'async'"
+            )
+        if hasattr(self.trigger, "is_due") and self.pacing != "async":
+            raise ValueError(
+                f"pacing must be 'async' for {self.name}: by {type(self.trigger).__name__} each worker sees for itself "
+                f"when to push. Received: {self.pacing!r}"
+            )
+        for rule in (*layers_of(self.merge), self.adopt, self.trigger, self.agreement, self.up.memory):
+            if self.pacing == "async" and hasattr(rule, "needs_all"):
+                raise ValueError(
+                    f"pacing must be 'sync' for {self.name}: {type(rule).__name__} {rule.needs_all}, and with 'async' "
+                    "every push is merged by itself. Received: 'async'"
+                )
 
     @property
     def p(self) -> int:
         """Local mini-batches of the first round, and of every other unless the trigger plans otherwise."""
         return self.trigger.period
+
+    @property
+    def shares_answer(self) -> bool:
+        """Whether one answer is for all workers: they are in step, and none is told of its own entries."""
+        return self.pacing == "sync" and self.down.is_shared
 
     def refreshes(self, round_number: int) -> bool:
         """Whether the agreement is made anew after this round: after round 0, and when (t + 1) % q == 0."""
@@ -72,8 +104,16 @@ class Method:
         return self.agreement.whole and self.refreshes(round_number)
 
     def pulls_whole(self, round_number: int) -> bool:
-        """Whether every entry is pulled after this round: round 0 of a method that has no agreement yet."""
-        return self.agreement.whole and self.agreement.period > 0 and round_number == 0
+        """Whether every entry is pulled after this round: in step, round 0 of a method that has no agreement yet."""
+        return self.pacing == "sync" and self.agreement.whole and self.agreement.period > 0 and round_number == 0
+
+
+def layers_of(merge: Merge) -> list[Merge]:
+    """A rule that folds, after those that are wrapped around it."""
+    layers = [merge]
+    while hasattr(layers[-1], "fold"):
+        layers.append(layers[-1].fold)
+    return layers
 
 
 def _check_kind(field: str, rule: object, protocol: type) -> None:

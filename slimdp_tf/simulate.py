@@ -16,6 +16,7 @@ from slimdp_tf.exchange import Exchange, block_sizes, payload_bytes
 from slimdp_tf.measure.record import Traffic
 from slimdp_tf.method import Method
 from slimdp_tf.pieces import cut
+from slimdp_tf.simulate_arrivals import Arriving
 from slimdp_tf.types import Note, Payload, Signal, State, anywhere, edited, reduced
 
 Train = Callable[[int, np.ndarray, int, int], np.ndarray | tuple[np.ndarray, float]]
@@ -45,7 +46,7 @@ class Simulation:
         self.exchange = Exchange(self.method, tuple(sizes), self.seed, pieces)
         self.values = tf.split(flat, sizes)
         self.server = [self.exchange.init_server(value) for value in self.values]
-        shadows = 1 if self.method.down.is_shared else self.workers
+        shadows = 1 if self.method.shares_answer else self.workers
         self.shadows = [[self.exchange.init_shadow(value)] * shadows for value in self.values]
         self.signal, self.steps = Signal(), 0
         self.locals = [list(self.values) for _ in range(self.workers)]
@@ -97,7 +98,7 @@ class Simulation:
             payload, _, edits = exchange.push(block, state, local, self.agreed[block], draw, whole)
             self.locals[worker][block] = edits.pop("local", local)
             self.state[worker][block] = edited(state, edits)
-            self._count(block, payload, "push_bytes")
+            self.count(block, payload, "push_bytes")
             parts = exchange.parts_of(block, payload, self.agreed[block], draw)
             incoming.append(exchange.receive(block, payload, parts, whole))
             pushed.append(joined(parts))
@@ -116,11 +117,11 @@ class Simulation:
         self.agreed = self.exchange.agree(keys, self.version)
         for block, core in enumerate(keys):
             for _ in range(self.workers):
-                self._count(block, {"core.keys": core}, "push_bytes")
+                self.count(block, {"core.keys": core}, "push_bytes")
 
     def _pull(self, block: int, agreed: State, pushed: list[tf.Tensor | None]) -> None:
         exchange, everything = self.exchange, self.method.pulls_whole(self.round)
-        shared, is_shared = None, self.method.down.is_shared
+        shared, is_shared = None, self.method.shares_answer
         for worker in range(self.workers):
             number = 0 if is_shared else worker
             shadow = self.shadows[block][number]
@@ -137,9 +138,10 @@ class Simulation:
                 payload, state = shared, self.state[worker][block]
                 local, edits = exchange.adopt(block, state, self.locals[worker][block], payload, held, draw)
                 self.locals[worker][block], self.state[worker][block] = local, edited(state, edits)
-            self._count(block, payload, "pull_bytes")
+            self.count(block, payload, "pull_bytes")
 
-    def _count(self, block: int, payload: Payload, kind: str) -> None:
+    def count(self, block: int, payload: Payload, kind: str) -> None:
+        """Adds the bytes of a payload from or to a block."""
         values, keys = (int(size) for size in payload_bytes(payload))
         ps = [0] * len(self.exchange.sizes)
         ps[block] = values + keys
@@ -155,8 +157,11 @@ def simulate(
     servers: int = 1,
     seed: int = 0,
     shapes: Sequence[Sequence[int]] = (),
+    arrivals: Sequence[int] | None = None,
 ) -> Simulation:
     """Runs `rounds` whole rounds, of as many steps as the method plans, and returns the simulation at its end.
+
+    With pacing "async" a round is one of every worker, merged one by one, and `train` is given the worker's own round.
 
     Args:
         method: the recipe.
@@ -165,13 +170,26 @@ def simulate(
         rounds: how many rounds.
         workers: K. servers: number of blocks. seed: the run's seed.
         shapes: of the variables that `initial` holds one after another; () takes it for one column.
+        arrivals: with pacing "async", the workers in the order in which their pushes are merged, instead of `rounds`
+            times each in turn.
     """
     for name, value in (("rounds", rounds), ("workers", workers), ("servers", servers)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{name} must be an integer of at least 1. Received: {value!r}")
     if np.size(initial) == 0:
         raise ValueError("initial must hold at least one weight. Received: none")
+    is_in_step = method.pacing == "sync"
+    if arrivals is not None and (is_in_step or not set(arrivals) <= set(range(workers))):
+        raise ValueError(
+            f"arrivals are numbers of workers, 0 to {workers - 1}, for a method with pacing 'async'. Received: "
+            f"{list(arrivals)[:10]} with pacing {method.pacing!r}"
+        )
     simulation = Simulation(method, initial, workers, servers, seed, shapes)
+    if not is_in_step:
+        arriving = Arriving(simulation)
+        for worker in list(range(workers)) * rounds if arrivals is None else arrivals:
+            arriving.take(worker, train)
+        return simulation
     for _ in range(rounds):
         simulation.run_round(train, simulation.planned)
     return simulation

@@ -80,7 +80,7 @@ def test_prints_and_compares(name):
         ({"up": Channel((Every(1),))}, TypeError, "selector must be a Selector, .* Received: Every"),
         ({"up": Channel(carries="weights")}, ValueError, "up channel carries 'update'. Received: 'weights'"),
         ({"down": Channel(memory=Residual())}, ValueError, r"must leave the server's block as it is.*Residual\(\)"),
-        ({"pacing": "async"}, ValueError, "pacing must be 'sync'. Received: 'async'"),
+        ({"pacing": "later"}, ValueError, "pacing must be 'sync' or 'async'. Received: 'later'"),
     ],
 )
 def test_refuses(parts, error, message):

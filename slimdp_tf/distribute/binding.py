@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+import tensorflow as tf
+
 from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute.calls import ClusterError
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.roles import Role, role_of
 from slimdp_tf.distribute.round_functions import RoundFunctions
@@ -22,14 +25,25 @@ class Binding:
         cache: the chief's copies, with the workers and the servers.
         method: how weights are exchanged.
         seed: the run's seed.
+        settle: called before variables leave workers and servers.
+        make_shared, make_functions: what shares variables, and what traces the functions of rounds.
 
     Attributes:
         functions: of the rounds that these variables need.
     """
 
-    def __init__(self, cache: ChiefCache, method: Method, seed: int):
+    def __init__(
+        self,
+        cache: ChiefCache,
+        method: Method,
+        seed: int,
+        settle: Callable[[], None] = lambda: None,
+        make_shared: Callable[..., Shared] = Shared,
+        make_functions: Callable[..., RoundFunctions] = RoundFunctions,
+    ):
         self.cache, self.method, self.seed = cache, method, seed
-        self.functions = RoundFunctions(cache, cache.servers.devices)
+        self._settle, self._make_shared, self._make_functions = settle, make_shared, make_functions
+        self.functions = make_functions(cache, cache.servers.devices)
         self._roles: list[tuple[LocalVariable, Role]] = []
         self._weights: list[LocalVariable] = []
         self._make_copies: Callable[[int], None] | None = None
@@ -52,6 +66,7 @@ class Binding:
         is_bound = all(known.get(id(v)) is role for v, role in roles)
         if is_bound and [id(v) for v in weights] == [id(v) for v in self._weights]:
             return False
+        self._settle()
         for variable in self.cache.variables:
             variable.value()  # fetches what the owners hold
         self.let_go()
@@ -75,11 +90,24 @@ class Binding:
         self._make_copies = make_copies
         workers.furnish(make_copies)
         averages = [v for v, role in roles if role is Role.AVERAGE]
-        shared = {Role.WEIGHT: Shared(self.method, weights, devices, workers, self.seed)}
+        recipes = {Role.WEIGHT: (self.method, weights)}
         if averages:
-            shared[Role.AVERAGE] = Shared(plump(self.method.p), averages, devices, workers, self.seed)
+            recipes[Role.AVERAGE] = plump(self.method.p, pacing=self.method.pacing), averages
+        shared = {role: self._make_shared(*recipe, devices, workers, self.seed) for role, recipe in recipes.items()}
         self.cache.bind(roles, shared)
-        self.functions = RoundFunctions(self.cache, devices)
+        self.functions = self._make_functions(self.cache, devices)
+
+    def bring_home(self) -> None:
+        """Fetches what the owners hold, as far as they answer, and lets go of them."""
+        try:
+            self._settle()
+            for variable in self.cache.variables:
+                variable.value()
+        except (tf.errors.OpError, ClusterError) as error:
+            tf.get_logger().warning("The chief keeps the values it had last: the cluster did not answer (%s).", error)
+            for variable in self.cache.variables:
+                variable.is_stale = False
+        self.let_go()
 
     def let_go(self) -> None:
         """Lets go of the workers' copies and of what is shared."""

@@ -70,11 +70,12 @@ class ShardedIterator(_tf.DistributedIteratorBase):
     """One pass over a `ShardedDataset`: an iterator on every worker.
 
     `next` gives a token that stands for "the next batch of the worker", for `strategy.run`. `steps` is how many
-    batches the next round may take, `taken` how many the workers have had before it: who comes back goes on there.
+    batches the next round may take, `ahead` how many more the epoch will, `taken` how many the workers have had before:
+    who comes back goes on there.
     """
 
     def __init__(self, dataset: ShardedDataset, number: int, taken: int = 0):
-        self.dataset, self.number, self.steps, self.taken = dataset, number, 1, taken
+        self.dataset, self.number, self.steps, self.ahead, self.taken = dataset, number, 1, 0, taken
         self._handles: dict[int, tf.Tensor] = {}
         self._given = taken
         self._length = dataset.cardinality() if dataset.cardinality() >= 0 else None

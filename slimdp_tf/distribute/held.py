@@ -15,7 +15,9 @@ import tensorflow as tf
 from slimdp_tf.distribute.calls import constant_here, fetch_here
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.roles import Role
+from slimdp_tf.distribute.slots import Block
 from slimdp_tf.distribute.sync import ChiefCache
+from slimdp_tf.types import State
 
 Arrays = dict[str, np.ndarray]
 
@@ -120,7 +122,7 @@ class Held:
     def _servers(self):
         found = []
         for shared in self.shared.values():
-            held, cores = [block.held() for block in shared.blocks], []
+            held, cores = [_read_block(block) for block in shared.blocks], []
             for block in shared.blocks:
                 with tf.device(block.device):
                     cores.append(block.lists["core"].read())
@@ -130,7 +132,7 @@ class Held:
     def _put_servers(self, given, merged):
         for shared, (blocks, cores, version) in zip(self.shared.values(), given):
             for block, held in zip(shared.blocks, blocks):
-                block.put_back(held, merged)
+                _put_block(block, held, merged)
             shared.set_keys(cores, version)
 
     # -- workers --------------------------------------------------------------------------------------------------
@@ -208,6 +210,27 @@ class Held:
 def within(arrays: Arrays, folder: str) -> Arrays:
     """The arrays whose names begin with `folder`, without it."""
     return {name[len(folder) + 1 :]: array for name, array in arrays.items() if name.startswith(folder + "/")}
+
+
+def _lasting(block: Block) -> dict[str, tf.Variable]:
+    """What a server holds of a block beside its lists."""
+    shadows = {f"shadow/{k}/{name}": v for k, shadow in enumerate(block.shadows) for name, v in shadow.items()}
+    return {"value": block.value, **{f"state/{name}": v for name, v in block.state.items()}, **shadows}
+
+
+def _read_block(block: Block) -> State:
+    with tf.device(block.device):
+        return {name: variable.read_value() for name, variable in _lasting(block).items()}
+
+
+def _put_block(block: Block, held: State, merged: tf.Tensor) -> None:
+    """Sets a block as after the merge of round `merged`, i64[]; what lies in its slots is void."""
+    with tf.device(block.device):
+        for name, variable in _lasting(block).items():
+            variable.assign(held[name])
+        block.merged.assign(merged)
+        for tag in block.tags:
+            tag.assign(tf.constant(-1, tf.int64))
 
 
 def _split(flat: np.ndarray, sizes: tuple[int, ...]) -> list[np.ndarray]:

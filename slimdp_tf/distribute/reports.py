@@ -38,6 +38,11 @@ class Report:
     sums: np.ndarray
     outputs: list[np.ndarray]
 
+    @property
+    def has_pushed(self) -> bool:
+        """Whether the worker stored anything on the servers."""
+        return bool(self.bytes[:, :2].sum() > 0)
+
     def plus(self, later: Report) -> Report:
         """This and a later report of the same worker in the same round; sums and outputs are the later ones."""
         added = {name: getattr(self, name) + getattr(later, name) for name in ("seconds", "steps", "bytes", "matches")}
@@ -51,6 +56,11 @@ class Unfinished:
     def __init__(self):
         self._reports: dict[int, Report] = {}
         self._started: float | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything was done."""
+        return self._started is not None
 
     def hold(self, reports: dict[int, Report]) -> None:
         """Takes what workers did between two rounds: it counts with the next one, whose time has not begun."""

@@ -31,7 +31,7 @@ class RoundFunctions:
         Args:
             step, local_steps: the step and its trace.
             pull: "answer" (what the last merge made ready), "everything", or None.
-            push: "chosen" (the communication set), "whole", or None.
+            push: "chosen" (the communication set), "whole", "due" (the chosen ones if the trigger says so), or None.
         """
         key = (step, pull, push)
         if key not in self._traced:
@@ -75,8 +75,9 @@ class RoundFunctions:
         if push is not None:  # a worker without data has nothing to say
             nothing = [*pushed, explored, is_still]
             note = tf.stack([tf.cast(loss, tf.float32), tf.cast(done, tf.float32)])
+            is_due = self.is_due(done) if push == "due" else done > 0
             *pushed, explored, is_still = tf.cond(
-                done > 0, lambda: self._push(number, worker, push, note), lambda: nothing
+                is_due, lambda: self._push(number, worker, push, note), lambda: nothing
             )
         pushed_at = _time_after([*pushed, explored])
         seconds = [adopted_at - begun, trained_at - adopted_at, pushed_at - trained_at]
@@ -93,14 +94,18 @@ class RoundFunctions:
         counts, explored, nothing = zip(*sent)
         return [*counts, tf.add_n(explored), nothing[0]]  # the weights come first
 
-    def _merge(self, number: tf.Tensor, whole: bool, refresh: bool) -> tf.Tensor:
+    def verdicts(self, number: tf.Tensor, whole: bool) -> tf.Tensor:
+        """What becomes of each worker's push, over all blocks. i32[workers]"""
         found = []
         for role, shared in self.cache.shared.items():
             found += shared.inspect(number, whole and role is Role.WEIGHT)
+        found = tf.stack(found)  # i32[blocks of all that is shared, workers]
+        is_absent = tf.reduce_any(tf.equal(found, ABSENT), 0)
+        return tf.where(is_absent, ABSENT, tf.reduce_max(found, 0))
+
+    def _merge(self, number: tf.Tensor, whole: bool, refresh: bool) -> tf.Tensor:
         with tf.device(self.devices[0]):
-            found = tf.stack(found)  # i32[blocks of all that is shared, workers]
-            is_absent = tf.reduce_any(tf.equal(found, ABSENT), 0)
-            verdicts = tf.where(is_absent, ABSENT, tf.reduce_max(found, 0))
+            verdicts = self.verdicts(number, whole)
         for role, shared in self.cache.shared.items():
             is_weight = role is Role.WEIGHT
             shared.merge(number, verdicts, whole and is_weight, refresh and is_weight)

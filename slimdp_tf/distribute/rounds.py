@@ -6,6 +6,7 @@ servers: inspect, fold, make the answers ready, choose a new core when it is due
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 
@@ -13,18 +14,20 @@ import numpy as np
 import tensorflow as tf
 
 from slimdp_tf.distribute.binding import Binding
-from slimdp_tf.distribute.calls import GONE, ClusterError, constant_here
+from slimdp_tf.distribute.calls import GONE, constant_here
+from slimdp_tf.distribute.ledger import Ledger
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.recovery import Recovery
 from slimdp_tf.distribute.refusals import Refusals
-from slimdp_tf.distribute.reports import Report, Stillness, Unfinished, make_record, mean_loss, sum_traffic
+from slimdp_tf.distribute.reports import Report, Stillness, Unfinished, mean_loss
 from slimdp_tf.distribute.roles import Role
+from slimdp_tf.distribute.round_functions import RoundFunctions
 from slimdp_tf.distribute.servers import ServerLost, Servers
+from slimdp_tf.distribute.shared import Shared
 from slimdp_tf.distribute.slots import ABSENT, MERGED, NOT_FINITE
 from slimdp_tf.distribute.step import Step
 from slimdp_tf.distribute.sync import ChiefCache
 from slimdp_tf.distribute.workers import Workers
-from slimdp_tf.measure.record import RoundRecord
 from slimdp_tf.method import Method
 from slimdp_tf.types import Signal
 
@@ -40,17 +43,19 @@ class Rounds:
         on_nonfinite: "raise", "skip" or "rollback" when a server refuses an update.
     """
 
+    make_shared, make_functions = Shared, RoundFunctions
+
     def __init__(self, workers: Workers, servers: Servers, method: Method, seed: int, on_nonfinite: str):
         self.workers, self.servers, self.method, self.seed = workers, servers, method, seed
         self.cache = ChiefCache(workers, servers)
-        self.records: list[RoundRecord] = []
-        self.listeners: list[Callable[[RoundRecord], None]] = []
+        self.ledger = Ledger(self.cache)
+        self.records, self.listeners = self.ledger.records, self.ledger.listeners
         self.round = self.steps = 0
         self.signal, self._unfinished, self._stillness = Signal(), Unfinished(), Stillness(workers.names)
         self._refusals = Refusals(on_nonfinite, workers.names)
         self.snapshots, self.recovery = None, Recovery(self)  # the `Keeper` to go back to, if there is one
         self._traces: dict[Step, object] = {}
-        self.binding = Binding(self.cache, method, seed)
+        self.binding = Binding(self.cache, method, seed, self.settle, self.make_shared, self.make_functions)
         self._needs_everything: set[int] = set()
         self._has_answer = False
 
@@ -74,18 +79,15 @@ class Rounds:
         if not weights:
             raise ValueError("There is nothing to train: the model has no trainable weights.")
         if self.binding.prepare(self.graph_of(step), variables, weights, private):
-            self._has_answer = False
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """The servers' blocks are new: there is nothing to pull but everything."""
+        self._has_answer = False
 
     def bring_home(self) -> None:
         """Fetches everything to the chief before the cluster ends; after it nothing can be trained."""
-        try:
-            for variable in self.cache.variables:
-                variable.value()
-        except (tf.errors.OpError, ClusterError) as error:
-            tf.get_logger().warning("The chief keeps the values it had last: the cluster did not answer (%s).", error)
-            for variable in self.cache.variables:
-                variable.is_stale = False
-        self.binding.let_go()
+        self.binding.bring_home()
         self.workers.is_closed = True
 
     @property
@@ -94,7 +96,7 @@ class Rounds:
         return self.method.trigger.plan(self.signal)
 
     def run(
-        self, step: Step, handles: Callable[[int], list], arguments: list, steps: int, is_exchanging: bool
+        self, step: Step, handles: Callable[[int], list], arguments: list, steps: int, is_exchanging: bool, ahead=0
     ) -> list[Report]:
         """One round: local steps on every live worker, and the exchange if `is_exchanging`.
 
@@ -104,6 +106,7 @@ class Rounds:
             arguments: further tensors for the step.
             steps: local steps, at most.
             is_exchanging: whether the workers push and the servers merge.
+            ahead: further steps that will be asked for; workers in step do not begin them.
 
         Returns:
             A report per worker that took part, in worker order.
@@ -111,18 +114,17 @@ class Rounds:
         known = len(self.records)
         while True:
             try:
-                reports = self._run(step, handles, arguments, steps, is_exchanging)
+                reports = self._run(step, handles, arguments, steps, is_exchanging, ahead)
             except ServerLost as error:
                 self.recovery.after_loss(error)
             else:
                 break
         if self._refusals.wants_rollback:
             self.recovery.after_refusal()
-        for listener in self.listeners if len(self.records) > known else ():
-            listener(self.records[-1])
+        self.ledger.tell(known)
         return reports
 
-    def _run(self, step: Step, handles, arguments: list, steps: int, is_exchanging: bool) -> list[Report]:
+    def _run(self, step: Step, handles, arguments: list, steps: int, is_exchanging: bool, ahead) -> list[Report]:
         started = time.perf_counter()
         self._refusals.begin(self.snapshots is not None)
         self._make_ready()
@@ -143,7 +145,7 @@ class Rounds:
 
         answers = self._ask(work)
         if not answers:  # every worker was lost: whoever is back does the round
-            return self._run(step, handles, arguments, steps, is_exchanging)
+            return self._run(step, handles, arguments, steps, is_exchanging, ahead)
         reports = {worker: report for worker, report in answers.items() if report is not None}
         self._needs_everything -= set(reports)
         self._has_answer, worked = False, time.perf_counter()
@@ -157,11 +159,12 @@ class Rounds:
             self.cache.absorb(metrics, np.sum([reports[w].sums for w in sorted(reports)], 0))
         return [reports[worker] for worker in sorted(reports)]
 
-    def settle(self) -> None:
+    def rest(self) -> None:
         """Every live worker takes over what waits for it, as it would when the next round begins.
 
         After it nothing is under way between workers and servers: what they hold is all there is.
         """
+        self.settle()
         self._make_ready()
         pulls = {worker: self._pull_of(worker) for worker in self.workers.live}
         functions = {pull: self.binding.functions.rest(pull) for pull in set(pulls.values()) - {None}}
@@ -213,9 +216,8 @@ class Rounds:
 
     def _merge(self, reports: dict[int, Report], is_whole: bool, started: float, worked: float) -> None:
         refresh = self.method.refreshes(self.round)
-        merge = self.binding.functions.merge(is_whole, refresh)
-        number = tf.constant(self.round, tf.int64)
-        *verdicts, core = self.servers.call(lambda: merge(number).numpy(), f"while round {self.round} was merged")
+        fold = functools.partial(self.binding.functions.merge(is_whole, refresh), tf.constant(self.round, tf.int64))
+        *verdicts, core = self.servers.call(lambda: fold().numpy(), f"while round {self.round} was merged")
         refused = [w for w in reports if verdicts[w] not in (ABSENT, MERGED)]
         self._needs_everything |= set(refused)
         if refresh:  # who has not pushed knows an older core than the answers were made for
@@ -232,12 +234,13 @@ class Rounds:
         self.round += 1
         self.signal = self.signal.after(self.planned, self.steps, mean_loss(list(reports.values())))
 
+    def settle(self) -> None:
+        """Waits for what workers do beside `run`: in step, nothing."""
+
     def raise_refusal(self) -> None:
         """Raises what the last round refused, if refusals are to be raised; callbacks have seen its logs by now."""
         self._refusals.raise_last()
 
-    def _record(self, reports: list[Report], core: int, refused: int, started: float, worked: float) -> None:
-        widths = [len(shared.blocks) for shared in self.cache.shared.values()]
-        traffic = sum_traffic(reports, widths, len(self.servers.devices), self.cache.take_chief_bytes())
+    def _record(self, reports: list[Report], core: int, refused: int, started: float, worked: float, **more) -> None:
         known = {"round": self.round, "steps": self.steps, "core_entries": core, "refused": refused}
-        self.records.append(make_record(reports, started, worked, traffic=traffic, **known))
+        self.ledger.add(reports, started, worked, **known, **more)

@@ -32,12 +32,14 @@ class Shared:
         seed: the run's seed.
     """
 
+    make_block = Block
+
     def __init__(self, method: Method, variables: list[LocalVariable], devices: list[str], workers: Workers, seed: int):
         self.layout = Layout.of(variables, len(devices))
         self.exchange = Exchange(method, self.layout.sizes, seed, self.layout.pieces)
         self.devices, self.workers = devices[: len(self.layout.sizes)], workers
-        templates = templates_of(self.exchange)
-        self.blocks = [Block(self.exchange, j, d, len(workers), templates[j]) for j, d in enumerate(self.devices)]
+        made = enumerate(zip(self.devices, templates_of(self.exchange)))
+        self.blocks = [self.make_block(self.exchange, j, d, len(workers), templates) for j, (d, templates) in made]
         self._shelves: list[dict[str, Shelf]] = [{} for _ in self.blocks]
         self._flat = Flat(self.layout, len(workers), method.down.is_dense)
         workers.furnish(self._furnish)
@@ -73,7 +75,7 @@ class Shared:
         return pulled, counts
 
     def _take_answers(self, merged: tf.Tensor, worker: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        draw = self.exchange.draw(merged, -1 if self.exchange.method.down.is_shared else worker)
+        draw = self.exchange.draw(merged, -1 if self.exchange.method.shares_answer else worker)
         changes, counts = [], []
         reads = self._flat.hold([v.value() for v in self.layout.variables])
         for j, (block, read) in enumerate(zip(self.blocks, reads)):
@@ -123,15 +125,11 @@ class Shared:
             return tf.zeros([len(self.blocks), 2], tf.int64), tf.zeros([2], tf.int64)
         counts, matches = [], tf.zeros([2], tf.int64)
         for block, shelf in zip(self.blocks, self._shelves):
-            with tf.device(block.device):
-                theirs = block.signature.read_value()
-            theirs = tf.identity(theirs)
+            theirs = tf.identity(block.read_signature())
             is_same = tf.reduce_all(tf.equal(theirs, shelf["signature"].read()))
 
             def renew(block=block, shelf=shelf, theirs=theirs):
-                with tf.device(block.device):
-                    agreed = {name: block.agreed[name] for name in ("core", "share")}
-                agreed = fetch(agreed, block.device, self.exchange.sizes[block.number])
+                agreed = fetch(block.read_keys(), block.device, self.exchange.sizes[block.number])
                 for name, tensor in self.exchange.hold(**agreed).items():
                     shelf[name].write(tensor)
                 shelf["signature"].write(theirs)
@@ -178,7 +176,7 @@ class Shared:
 
     def core_entries(self) -> tf.Tensor:
         """Entries in the core, over all blocks, i64[]."""
-        return tf.add_n([tf.size(block.lists["core"].read(), tf.int64) for block in self.blocks])
+        return tf.add_n([tf.size(block.agreed["core"], tf.int64) for block in self.blocks])
 
     def set_keys(self, keys: list[tf.Tensor], version: tf.Tensor | int) -> None:
         """Puts an agreement on the core's keys in place on every server."""

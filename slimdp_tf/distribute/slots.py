@@ -45,7 +45,7 @@ class Block:
             self.slots = [{name: Vector(t.dtype) for name, t in pushed.items()} for _ in range(workers)]
             self.tags = [tf.Variable(tf.constant(-1, tf.int64)) for _ in range(workers)]
             self.notes = [tf.Variable(tf.zeros([2])) for _ in range(workers)]
-            answers = 1 if exchange.method.down.is_shared else workers
+            answers = 1 if exchange.method.shares_answer else workers
             zeros = tf.zeros([size])
             self.shadows = [{n: tf.Variable(t) for n, t in exchange.init_shadow(zeros).items()} for _ in range(answers)]
             self.answers = [{name: Vector(t.dtype) for name, t in answered.items()} for _ in range(answers)]
@@ -90,6 +90,16 @@ class Block:
             if self.held_here is not None:
                 return self.held_here.read()
             return self.exchange.held_by_worker(_values_of(self.shadows[0]), self.value.read_value())
+
+    def read_signature(self) -> tf.Tensor:
+        """The signature of the keys that the worker here is to hold, on the server until it is used. i64[3]"""
+        with tf.device(self.device):
+            return self.signature.read_value()
+
+    def read_keys(self) -> State:
+        """These keys, and the block's share, on the server until they are used."""
+        with tf.device(self.device):
+            return {"core": self.lists["core"].read(), "share": self.share.read_value()}
 
     # -- called in the merge's function ---------------------------------------------------------------------------
 
@@ -148,7 +158,7 @@ class Block:
             value = self.value.read_value()
             agreed = dict(self.agreed, round=tf.cast(self.merged, tf.int32))
             for worker, (answer, shadow) in enumerate(zip(self.answers, self.shadows)):
-                if self.exchange.method.down.is_shared:
+                if self.exchange.method.shares_answer:
                     draw, held = self.exchange.draw(agreed["round"], -1), agreed
                 else:
                     draw = self.exchange.draw(tf.cast(self.tags[worker], tf.int32), worker)
@@ -177,27 +187,6 @@ class Block:
                     shadow[name].assign(tensor)
             for tag in self.tags:
                 tag.assign(tf.constant(-1, tf.int64))
-
-    # -- for snapshots, inside a function -------------------------------------------------------------------------
-
-    def held(self) -> State:
-        """What the block is beside its lists, by names that `put_back` knows again."""
-        with tf.device(self.device):
-            return {name: variable.read_value() for name, variable in self._lasting.items()}
-
-    def put_back(self, held: State, merged: tf.Tensor) -> None:
-        """Sets what `held` gave, as after the merge of round `merged`, i64[]; what lies in the slots is void."""
-        with tf.device(self.device):
-            for name, variable in self._lasting.items():
-                variable.assign(held[name])
-            self.merged.assign(merged)
-            for tag in self.tags:
-                tag.assign(tf.constant(-1, tf.int64))
-
-    @property
-    def _lasting(self) -> dict[str, tf.Variable]:
-        shadows = {f"shadow/{k}/{name}": v for k, shadow in enumerate(self.shadows) for name, v in shadow.items()}
-        return {"value": self.value, **{f"state/{name}": v for name, v in self.state.items()}, **shadows}
 
     # -- inside ---------------------------------------------------------------------------------------------------
 

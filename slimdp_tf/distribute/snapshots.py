@@ -61,6 +61,11 @@ class Keeper:
         max_to_keep: int = 3,
     ):
         check_schedule(every_rounds, every_s, max_to_keep)
+        if rounds.method.pacing != "sync":
+            raise ValueError(
+                "Snapshots are taken between rounds, so the method must have pacing='sync'. "
+                f"Received: {rounds.method.name} with pacing={rounds.method.pacing!r}"
+            )
         self.rounds, self.file = rounds, SnapshotFile(directory, max_to_keep)
         self.every_rounds, self.every_s = every_rounds, every_s
         self.saved_round, self._saved_at = rounds.round, time.monotonic()
@@ -85,7 +90,7 @@ class Keeper:
             self.rounds.recovery.after_loss(error)
 
     def _take(self, position: dict | None) -> None:
-        self.rounds.settle()
+        self.rounds.rest()
         held, rounds = self._bound(), self.rounds
         arrays = {f"servers/{name}": array for name, array in held.read_servers().items()}
         workers = held.read_workers()

@@ -11,18 +11,19 @@ import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.arguments import check_arguments
+from slimdp_tf.distribute.arrivals import Arrivals
 from slimdp_tf.distribute.calls import call_within
 from slimdp_tf.distribute.cluster import PartialCluster
-from slimdp_tf.distribute.data import NextBatch, ShardedDataset
+from slimdp_tf.distribute.custom_loop import CustomLoop
+from slimdp_tf.distribute.data import ShardedDataset
 from slimdp_tf.distribute.extended import Extended
-from slimdp_tf.distribute.local_variable import LocalVariable
+from slimdp_tf.distribute.quorum import Quorum
 from slimdp_tf.distribute.rounds import Rounds
 from slimdp_tf.distribute.serve import serve
 from slimdp_tf.distribute.servers import Servers
 from slimdp_tf.distribute.snapshots import Keeper
 from slimdp_tf.distribute.sources import Arrays, Function, Graphs
 from slimdp_tf.distribute.spec import await_tasks, check_port_is_free, resolve
-from slimdp_tf.distribute.step import Step
 from slimdp_tf.distribute.workers import Workers, worker_devices
 from slimdp_tf.measure.record import RoundRecord, Traffic
 from slimdp_tf.method import Method
@@ -84,13 +85,12 @@ class SlimDPStrategy(_tf.StrategyBase):
         workers = Workers(worker_devices(len(names)), names, worker_deadline_s, cluster_deadline_s)
         devices = [f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(spec["ps"]))]
         servers = Servers(devices, [f"ps {i} at {address}" for i, address in enumerate(spec["ps"])], cluster_deadline_s)
-        self.rounds = Rounds(workers, servers, self.method, seed, on_nonfinite)
-        self._programs: dict = {}
-        self._graphs: list = []
-        self._used: tuple[list[LocalVariable], list[LocalVariable]] = ([], [])
-        self._waited, self._is_on_chief = 0, False
+        make_rounds = Arrivals if self.method.pacing == "async" else Quorum if self.method.spare else Rounds
+        self.rounds = make_rounds(workers, servers, self.method, seed, on_nonfinite)
+        self._is_on_chief = False
         self.feed: Callable[[], object] = lambda: None  # what `fit` iterates over, for callbacks
         tf.distribute.Strategy.__init__(self, Extended(self, resolver, self.rounds.cache))
+        self._loop = CustomLoop(self.rounds, self.extended)
         if isinstance(resolver, PartialCluster):
             rounds = weakref.ref(self.rounds)
             resolver.before_stop(lambda: rounds() and rounds().bring_home())
@@ -188,51 +188,7 @@ class SlimDPStrategy(_tf.StrategyBase):
             raise RuntimeError(
                 "Call strategy.run from Python, not inside a tf.function: the step is compiled by itself."
             )
-        flat = tf.nest.flatten((args, kwargs or {}), expand_composites=False)
-        batches = [a for a in flat if isinstance(a, NextBatch)]
-        tensors = [tf.convert_to_tensor(a) for a in flat if not isinstance(a, NextBatch)]
-        step, structure = self._program(fn, args, kwargs or {}, flat, batches, tensors)
-        for batch in batches:
-            batch.take()
-        is_training = any(v.is_written_in(self.rounds.graph_of(step)) for v in self._used[1])
-        self._waited += is_training
-        is_exchanging = is_training and self._waited >= self.rounds.planned
-        if is_exchanging:
-            self._waited = 0
-        reports = self.rounds.run(step, lambda w: [b.iterator.handle(w) for b in batches], tensors, 1, is_exchanging)
-        self.rounds.raise_refusal()
-        if not reports:
-            raise tf.errors.OutOfRangeError(None, None, "The data of all workers has ended.")
-        results = [_fill(structure[0], report.outputs) for report in reports]
-        return tf.nest.map_structure(lambda *of: None if of[0] is None else _tf.PerReplica(of), *results)
-
-    def _program(self, fn, args, kwargs, flat, batches, tensors):
-        key = (fn, *(id(b.iterator.dataset) for b in batches), *((t.dtype, tuple(t.shape)) for t in tensors))
-        if key not in self._programs:
-            structure = []
-
-            def call(elements, arguments):
-                elements, arguments = iter(elements), iter(arguments)
-                filled = [next(elements if isinstance(a, NextBatch) else arguments) for a in flat]
-                a, k = tf.nest.pack_sequence_as((args, kwargs), filled)
-                out = self.extended.call_for_each_replica(tf.autograph.experimental.do_not_convert(fn), a, k)
-                structure[:] = [tf.nest.map_structure(lambda t: None if t is None else 0, out)]
-                return [tf.convert_to_tensor(t) for t in tf.nest.flatten(out) if t is not None]
-
-            specs = [tf.TensorSpec.from_tensor(t) for t in tensors]
-            self._programs[key] = Step(call, [b.iterator.element_spec for b in batches], specs, False), structure
-        step, structure = self._programs[key]
-        self.rounds.prepare(step, *self._used_with(self.rounds.graph_of(step)), [])
-        return step, structure
-
-    def _used_with(self, graph) -> tuple[list[LocalVariable], list[LocalVariable]]:
-        """The variables of all steps so far, this one included, and those among them that they train."""
-        if graph not in self._graphs:
-            used = self.extended.used_in([*self._graphs, graph])
-            self._graphs.append(graph)
-            trained = [v for v in used if v.trainable and v.dtype.is_floating]
-            self._used = used, [v for v in trained if any(v.is_written_in(g) for g in self._graphs)]
-        return self._used
+        return self._loop.run(fn, args, kwargs or {})
 
     def reduce(self, reduce_op, value, axis=None):
         """The sum or mean over workers of what `run` returned (over `axis` of each value first, if given)."""
@@ -240,10 +196,3 @@ class SlimDPStrategy(_tf.StrategyBase):
         fold = tf.reduce_mean if is_mean else tf.reduce_sum
         local = [v if axis is None else fold(v, axis) for v in self.experimental_local_results(value)]
         return fold(tf.stack(local), 0)
-
-
-def _fill(structure, outputs: list):
-    """`structure` with `outputs` in place of whatever is not None in it."""
-    outputs = iter(outputs)
-    leaves = [None if leaf is None else tf.constant(next(outputs)) for leaf in tf.nest.flatten(structure)]
-    return tf.nest.pack_sequence_as(structure, leaves)

@@ -53,7 +53,7 @@ class ChiefCache:
     def leave_behind(self) -> None:
         """After a round: the owners have newer values than the chief's copies."""
         for variable in self.of_role(Role.WEIGHT, Role.AVERAGE, Role.FIRST, Role.OWN):
-            variable.is_stale = True
+            variable.is_stale = not variable.is_dirty  # what was assigned meanwhile is newer
 
     def take_chief_bytes(self) -> int:
         """Bytes moved to and from the chief since the last time this was asked."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.calls import GONE, WATCH_S, CallThread, ClusterError, brief
+from slimdp_tf.distribute.calls import GONE, WATCH_S, Call, CallThread, ClusterError, brief
 from slimdp_tf.distribute.local_variable import standing_on
 from slimdp_tf.distribute.spec import answers
 
@@ -95,22 +95,30 @@ class Workers:
         if self.is_closed:
             raise ClusterError("The cluster of this strategy has been stopped: there are no workers to call.")
         targets = sorted(self.live if workers is None else self.live & set(workers))
-        calls = {w: self._threads[w].submit(functools.partial(function, w)) for w in targets}
+        calls = {worker: self.submit(function, worker) for worker in targets}
         give_up, results = time.monotonic() + self.deadline_s, {}
         for worker, call in calls.items():
             while not call.ends_within(min(WATCH_S, give_up - time.monotonic())) and time.monotonic() < give_up:
                 watch()
             if not call.ends_within(0.0):
-                self._lose(worker, TimeoutError(f"no answer within {self.deadline_s:g} s"))
+                self.lose(worker)
             elif call.error is None:
                 results[worker] = call.result
-            elif isinstance(call.error, GONE) and not _tf.is_alive(self.devices[worker]):
-                self._lose(worker, call.error)
             else:
-                raise call.error
+                self.judge(worker, call.error)
         if targets and not self.live:
-            self._wait_for_any()
+            self.wait_for_any()
         return results
+
+    def submit(self, function: Callable[[int], object], worker: int) -> Call:
+        """Queues `function(worker)` for one worker."""
+        return self._threads[worker].submit(functools.partial(function, worker))
+
+    def judge(self, worker: int, error: BaseException) -> None:
+        """A worker that failed with `error` leaves `live` if it is gone; raises the error if it is not."""
+        if not isinstance(error, GONE) or _tf.is_alive(self.devices[worker]):
+            raise error
+        self.lose(worker, error)
 
     def has_returned(self) -> bool:
         """Whether a worker that was lost answers again and waits to be taken."""
@@ -129,7 +137,9 @@ class Workers:
                 returned.append(worker)
         return returned
 
-    def _lose(self, worker: int, error: BaseException) -> None:
+    def lose(self, worker: int, error: BaseException | None = None) -> None:
+        """A worker leaves `live`, by an error or because it did not answer in time; it is awaited in the background."""
+        error = error or TimeoutError(f"no answer within {self.deadline_s:g} s")
         self.live.discard(worker)
         self._lost_errors[worker] = error
         tf.get_logger().warning("%s is lost (%s); training goes on without it.", self.names[worker], brief(error))
@@ -154,7 +164,12 @@ class Workers:
         self._threads[worker] = self._start(worker)
         self._returned.put(worker)
 
-    def _wait_for_any(self) -> None:
+    def wait_for_any(self) -> None:
+        """Waits until a worker that was lost answers again.
+
+        Raises:
+            ClusterError: none does in time.
+        """
         give_up = time.monotonic() + self.cluster_deadline_s
         while self._returned.empty():
             if time.monotonic() > give_up:

@@ -70,7 +70,7 @@ class RoundRecord:
         round: number of the round, counted from 0 over the life of the model.
         steps: mini-batches per worker done so far, this round included.
         steps_in_round: mini-batches per worker in this round.
-        workers: how many workers took part.
+        workers: how many workers took part; where they are not in step, how many rounds of workers these are.
         round_s: seconds from the round's start to the end of its merge, on the chief.
         compute_s: seconds of local training, mean over workers.
         exchange_s: seconds of packing, pushing, pulling and adopting (mean over workers), and of the merge.
@@ -81,6 +81,9 @@ class RoundRecord:
         cache_hits: signatures that matched (one per worker and block), so that no keys were sent.
         cache_misses: signatures that did not match and were answered by a full key list.
         refused: updates the server refused (non-finite or malformed).
+        staleness_mean, staleness_max: merges of others between a worker's pull and its merge, over this round's merges.
+        late: pushes merged in this round of workers that had been given up.
+        missed: workers that this round was merged without, because they were late; their pushes are dropped.
         loss: training loss as Keras shows it, nan where unknown.
     """
 
@@ -98,4 +101,8 @@ class RoundRecord:
     cache_hits: int = 0
     cache_misses: int = 0
     refused: int = 0
+    staleness_mean: float = 0.0
+    staleness_max: int = 0
+    late: int = 0
+    missed: int = 0
     loss: float = float("nan")

@@ -27,6 +27,7 @@ class Row:
         seconds: of all rounds.
         wait_s: of these, seconds in which the average worker waited.
         step_ms: milliseconds per step, mean.
+        staleness: merges of others between a worker's pull and its own, mean; 0 where workers are in step.
     """
 
     method: str
@@ -36,6 +37,7 @@ class Row:
     seconds: float
     wait_s: float
     step_ms: float
+    staleness: float = 0.0
 
 
 _COLUMNS = (  # field, heading, format
@@ -47,6 +49,7 @@ _COLUMNS = (  # field, heading, format
     ("wait_s", "waiting", "{:.1f}"),
     ("step_ms", "ms per step", "{:.1f}"),
 )
+_STALENESS = ("staleness", "staleness", "{:.1f}")  # shown where a run was not in step
 
 
 def compare_runs(runs: Sequence[Run], baseline: str = "plump") -> list[Row]:
@@ -66,6 +69,7 @@ def compare_runs(runs: Sequence[Run], baseline: str = "plump") -> list[Row]:
             seconds=run.totals.seconds,
             wait_s=run.totals.wait_s,
             step_ms=run.step_ms,
+            staleness=run.staleness,
         )
         for run in runs
     ]
@@ -73,8 +77,8 @@ def compare_runs(runs: Sequence[Run], baseline: str = "plump") -> list[Row]:
 
 def format_text(rows: Sequence[Row], baseline: str = "plump") -> str:
     """Returns the table in columns, for a terminal."""
-    lines = [_head(baseline), *map(_format, rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(_COLUMNS))]
+    lines = _lines_of(rows, baseline)
+    widths = [max(map(len, column)) for column in zip(*lines)]
     lines.insert(1, ["-" * width for width in widths])
     return "\n".join(
         "  ".join(cell.ljust(widths[i]) if i == 0 else cell.rjust(widths[i]) for i, cell in enumerate(line)).rstrip()
@@ -84,7 +88,8 @@ def format_text(rows: Sequence[Row], baseline: str = "plump") -> str:
 
 def format_markdown(rows: Sequence[Row], baseline: str = "plump") -> str:
     """Returns the table in Markdown."""
-    lines = [_head(baseline), ["---"] + ["---:"] * (len(_COLUMNS) - 1), *map(_format, rows)]
+    lines = _lines_of(rows, baseline)
+    lines.insert(1, ["---"] + ["---:"] * (len(lines[0]) - 1))
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
@@ -127,13 +132,14 @@ def write_report(runs: Sequence[Run], folder: str | pathlib.Path, baseline: str 
     return [folder / name for name in contents]
 
 
-def _head(baseline: str) -> list[str]:
-    return [heading.format(baseline=baseline) for _, heading, _ in _COLUMNS]
-
-
-def _format(row: Row) -> list[str]:
-    values = [(getattr(row, field), form) for field, _, form in _COLUMNS]
-    return [_NONE if _is_unknown(value) else form.format(value) for value, form in values]
+def _lines_of(rows: Sequence[Row], baseline: str) -> list[list[str]]:
+    """The heading and a line per row, as cells."""
+    columns = [*_COLUMNS, *([_STALENESS] if any(row.staleness for row in rows) else [])]
+    lines = [[heading.format(baseline=baseline) for _, heading, _ in columns]]
+    for row in rows:
+        values = [(getattr(row, field), form) for field, _, form in columns]
+        lines.append([_NONE if _is_unknown(value) else form.format(value) for value, form in values])
+    return lines
 
 
 def _is_unknown(value: object) -> bool:

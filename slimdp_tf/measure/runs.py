@@ -24,6 +24,7 @@ class Totals:
         seconds: from each round's start to its end; time between rounds (evaluation, saving) is not in it.
         compute_s, exchange_s, wait_s: what the average worker did in that time.
         traffic: bytes, sums over all workers.
+        staleness: merges of others between a worker's pull and its own, the mean of each round.
     """
 
     rounds: int = 0
@@ -33,6 +34,7 @@ class Totals:
     exchange_s: float = 0.0
     wait_s: float = 0.0
     traffic: Traffic = Traffic()
+    staleness: float = 0.0
 
     def add(self, record: RoundRecord) -> Totals:
         """Returns the totals with one more round."""
@@ -44,6 +46,7 @@ class Totals:
             exchange_s=self.exchange_s + record.exchange_s,
             wait_s=self.wait_s + record.wait_s,
             traffic=self.traffic + record.traffic,
+            staleness=self.staleness + record.staleness_mean,
         )
 
     def count_mb(self, workers: int) -> float:
@@ -123,6 +126,11 @@ class Run:
     def step_ms(self) -> float:
         """Milliseconds per step, mean over all rounds."""
         return 1000 * self.totals.seconds / self.totals.steps if self.totals.steps else math.nan
+
+    @property
+    def staleness(self) -> float:
+        """Merges of others between a worker's pull and its own, mean over all rounds; 0 in step."""
+        return self.totals.staleness / self.totals.rounds if self.totals.rounds else 0.0
 
 
 def save_run(run: Run, path: str | pathlib.Path) -> None:

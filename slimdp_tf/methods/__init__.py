@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 
-from slimdp_tf.methods.adaptive import adaptive_period, loss_weighted
+from slimdp_tf.methods.adaptive import adaptive_period, event_triggered, loss_weighted
 from slimdp_tf.methods.averaging import bmuf, diloco, eamsgd, easgd, fed_avg, local_sgd, post_local_sgd
 from slimdp_tf.methods.dropping import (
     dgc,
@@ -20,6 +20,7 @@ from slimdp_tf.methods.dropping import (
 from slimdp_tf.methods.plump import plump
 from slimdp_tf.methods.quant import quant
 from slimdp_tf.methods.quantising import adaptive_quant, distribution_quant, half, one_bit, terngrad
+from slimdp_tf.methods.quorums import backup_workers, k_sync
 from slimdp_tf.methods.slim import rounds, slim, slim_quant
 
 _FACTORIES = (
@@ -49,6 +50,9 @@ _FACTORIES = (
     bmuf,
     diloco,
     loss_weighted,
+    event_triggered,
+    backup_workers,
+    k_sync,
 )
 
 __all__ = ["names", "options", "rounds", *(factory.__name__ for factory in _FACTORIES)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from slimdp_tf.channel import Channel
 from slimdp_tf.method import Method
+from slimdp_tf.methods.pacing import paced
 from slimdp_tf.rules.elastic import Spring, Stay
 from slimdp_tf.rules.merges import Average
 from slimdp_tf.rules.schedules import After
@@ -12,6 +13,7 @@ from slimdp_tf.rules.triggers import Every
 from slimdp_tf.rules.weights_of_workers import ByData
 
 
+@paced
 def local_sgd(H: int = 16) -> Method:
     """Local SGD, parallel restarted SGD (Stich 2019; Yu, Yang & Zhu 2019): models are averaged every H steps.
 
@@ -21,6 +23,7 @@ def local_sgd(H: int = 16) -> Method:
     return Method("local_sgd", trigger=Every(H))
 
 
+@paced
 def post_local_sgd(steps: int = 1000, H: int = 16) -> Method:
     """Post-local SGD (Lin et al. 2020): synchronous at first, local SGD later.
 
@@ -31,6 +34,7 @@ def post_local_sgd(steps: int = 1000, H: int = 16) -> Method:
     return Method("post_local_sgd", trigger=After(steps, H))
 
 
+@paced
 def fed_avg(p: int = 16) -> Method:
     """Federated averaging (McMahan et al. 2017) with every worker a client of every round (C = 1).
 
@@ -41,6 +45,7 @@ def fed_avg(p: int = 16) -> Method:
     return Method("fed_avg", merge=ByData(), trigger=Every(p))
 
 
+@paced
 def easgd(beta: float = 0.9, tau: int = 10, workers: int = 4) -> Method:
     """Elastic averaging SGD (Zhang et al. 2015), synchronous: the centre is evaluated and saved.
 
@@ -52,11 +57,13 @@ def easgd(beta: float = 0.9, tau: int = 10, workers: int = 4) -> Method:
     return _elastic("easgd", beta, tau, workers)
 
 
+@paced
 def eamsgd(beta: float = 0.9, tau: int = 10, workers: int = 4) -> Method:
     """EASGD for workers with momentum: compile with SGD(momentum=0.99, nesterov=True), as the paper. See `easgd`."""
     return _elastic("eamsgd", beta, tau, workers)
 
 
+@paced
 def bmuf(bm: float = 0.75, blr: float = 1.0, tau: int = 50, nesterov: bool = True) -> Method:
     """Blockwise model-update filtering (Chen & Huo 2016): momentum on what a block of steps did.
 
@@ -71,6 +78,7 @@ def bmuf(bm: float = 0.75, blr: float = 1.0, tau: int = 50, nesterov: bool = Tru
     return Method("bmuf", merge=BlockMomentum(Average(), bm, blr, nesterov), trigger=Every(tau))
 
 
+@paced
 def diloco(H: int = 500, lr: float = 0.7, mu: float = 0.9) -> Method:
     """DiLoCo (Douillard et al. 2023): many local steps (of AdamW), then an outer step with Nesterov's momentum.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from slimdp_tf.channel import Channel
 from slimdp_tf.method import Method
+from slimdp_tf.methods.pacing import paced
 from slimdp_tf.rules.largest import Relevant, TopK
 from slimdp_tf.rules.local_updates import LocalUpdates
 from slimdp_tf.rules.memories import Carry, Forget
@@ -18,6 +19,7 @@ from slimdp_tf.rules.triggers import Every
 _WEIGHTS = Channel(carries="weights")
 
 
+@paced
 def top_k(R: float = 0.99, p: int = 1, sample: float = 0.0, by: str = "block", drop_pull: bool = True) -> Method:
     """Gradient dropping (Aji & Heafield 2017): the greatest of the update, and of the server's difference on the pull.
 
@@ -35,6 +37,7 @@ def top_k(R: float = 0.99, p: int = 1, sample: float = 0.0, by: str = "block", d
     return Method("top_k", up=Channel(greatest, memory=Residual()), down=down, trigger=Every(p))
 
 
+@paced
 def local_combine(
     combine: str = "replace", R: float = 0.99, p: int = 1, share: float = 1.0, average: int = 500, sample: float = 0.0
 ) -> Method:
@@ -53,6 +56,7 @@ def local_combine(
     return Method("local_combine", up=up, down=down, trigger=Every(p))
 
 
+@paced
 def random_k(ratio: float = 0.01, p: int = 1, keys: str = "derived") -> Method:
     """Random entries with error feedback; the pull is the weights. `slim(beta=0, memory="carry")` pulls few, too.
 
@@ -67,6 +71,7 @@ def random_k(ratio: float = 0.01, p: int = 1, keys: str = "derived") -> Method:
     return Method("random_k", up=up, down=_WEIGHTS, trigger=Every(p))
 
 
+@paced
 def dgc(
     rho: float = 0.001,
     m: float = 0.9,
@@ -91,6 +96,7 @@ def dgc(
     return Method("dgc", up=up, down=_WEIGHTS, trigger=Every(p))
 
 
+@paced
 def threshold(tau: float = 0.001, p: int = 1) -> Method:
     """Strom 2015: of the entries whose update has grown to tau, one quantum of tau or -tau.
 
@@ -102,6 +108,7 @@ def threshold(tau: float = 0.001, p: int = 1) -> Method:
     return Method("threshold", up=up, down=_WEIGHTS, trigger=Every(p))
 
 
+@paced
 def relevance(ratio: float = 0.5, least: float = 0.01, p: int = 1) -> Method:
     """Entries by |v| (|w| + mean|w|), more of them from layers where that is more: inspired by MIPD (Zhang 2022).
 
@@ -114,6 +121,7 @@ def relevance(ratio: float = 0.5, least: float = 0.01, p: int = 1) -> Method:
     return Method("relevance", up=up, down=_WEIGHTS, trigger=Every(p))
 
 
+@paced
 def predictive(ratio: float = 0.01, a: float = 0.1, gamma: float = 0.9, p: int = 1) -> Method:
     """The greatest entries of what exponential smoothing at both ends misses: inspired by Zhang's thesis (2021).
 
@@ -127,6 +135,7 @@ def predictive(ratio: float = 0.01, a: float = 0.1, gamma: float = 0.9, p: int =
     return Method("predictive", up=up, down=_WEIGHTS, merge=Predicted(Average(), a, gamma), trigger=Every(p))
 
 
+@paced
 def sampled_rows(m_f: int = 100, m_r: int = 100, tall: int = 1000, p: int = 1) -> Method:
     """Of embeddings the rows that were used, the most frequent and random ones: inspired by Xiao et al. 2017.
 

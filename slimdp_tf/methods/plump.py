@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from slimdp_tf.method import Method
+from slimdp_tf.methods.pacing import paced
 from slimdp_tf.rules.triggers import Every
 
 
+@paced
 def plump(p: int = 1) -> Method:
     """Plump-DP.
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from slimdp_tf.channel import Channel
 from slimdp_tf.method import Method
+from slimdp_tf.methods.pacing import paced
 from slimdp_tf.rules.codecs import Qsgd
 from slimdp_tf.rules.memories import Carry
 from slimdp_tf.rules.triggers import Every
 
 
+@paced
 def quant(p: int = 1, bits: int = 8, bucket: int = 512, quantize_pull: bool = False) -> Method:
     """Quant-DP.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from slimdp_tf.channel import Channel
 from slimdp_tf.method import Method
+from slimdp_tf.methods.pacing import paced
 from slimdp_tf.rules.columns import OneBit, Proportion
 from slimdp_tf.rules.halves import Half
 from slimdp_tf.rules.layers import LloydMax, Ternary
@@ -15,6 +16,7 @@ from slimdp_tf.rules.triggers import Every
 from slimdp_tf.types import Codec
 
 
+@paced
 def one_bit(p: int = 1, quantize_pull: bool = True, adagrad: bool = False, rate: float = 0.01) -> Method:
     """1-bit SGD (Seide et al. 2014): a bit per entry and two means per column, the error fed back.
 
@@ -31,6 +33,7 @@ def one_bit(p: int = 1, quantize_pull: bool = True, adagrad: bool = False, rate:
     return Method("one_bit", up=up, down=_down(OneBit(), quantize_pull), merge=merge, trigger=Every(p))
 
 
+@paced
 def terngrad(p: int = 1, clip: float = 2.5) -> Method:
     """TernGrad (Wen et al. 2017): -s, 0 or s at random, right on average; nothing is fed back.
 
@@ -41,6 +44,7 @@ def terngrad(p: int = 1, clip: float = 2.5) -> Method:
     return Method("terngrad", up=Channel(codec=Ternary(clip), memory=Forget()), trigger=Every(p))
 
 
+@paced
 def adaptive_quant(pi: int = 64, p: int = 1, sample: int = 128, quantize_pull: bool = True) -> Method:
     """Adaptive quantisation (Dryden et al. 2016): 1/pi of either sign per column as its mean, the error fed back.
 
@@ -55,6 +59,7 @@ def adaptive_quant(pi: int = 64, p: int = 1, sample: int = 128, quantize_pull: b
     return Method("adaptive_quant", up=up, down=_down(codec, quantize_pull), trigger=Every(p))
 
 
+@paced
 def distribution_quant(bits: int = 2, p: int = 1, quantize_pull: bool = False) -> Method:
     """The best levels for each layer's distribution, the error fed back: inspired by MIPD (Zhang 2022).
 
@@ -67,6 +72,7 @@ def distribution_quant(bits: int = 2, p: int = 1, quantize_pull: bool = False) -
     return Method("distribution_quant", up=up, down=_down(LloydMax(bits), quantize_pull), trigger=Every(p))
 
 
+@paced
 def half(p: int = 1, dtype: str = "bfloat16", quantize_pull: bool = True) -> Method:
     """Updates as floats of 16 bits, the error fed back.
 

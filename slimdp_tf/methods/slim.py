@@ -7,6 +7,7 @@ import math
 
 from slimdp_tf.channel import Channel
 from slimdp_tf.method import Method
+from slimdp_tf.methods.pacing import paced
 from slimdp_tf.rules.agreements import Nothing, SignificantCore
 from slimdp_tf.rules.codecs import Qsgd, Raw
 from slimdp_tf.rules.memories import Carry, Forget
@@ -16,6 +17,7 @@ from slimdp_tf.rules.triggers import Every
 from slimdp_tf.types import Codec, is_number
 
 
+@paced
 def slim(
     alpha: float = 0.3,
     beta: float = 0.15,
@@ -41,6 +43,7 @@ def slim(
     return _slim("slim", alpha, beta, p, q, c, memory, average, explorer_keys, Raw())
 
 
+@paced
 def slim_quant(
     alpha: float = 0.3,
     beta: float = 0.15,

@@ -25,6 +25,11 @@ class Average:
         if self.over not in ("workers", "contributors"):
             raise ValueError(f"average must be over 'workers' or 'contributors'. Received: {self.over!r}")
 
+    @property
+    def counts_senders(self) -> bool:
+        """Whether it matters to an entry who else sends it."""
+        return self.over == "contributors"
+
     def init(self, value: tf.Tensor) -> State:
         return {}
 

@@ -62,6 +62,7 @@ class Predicted:
     fold: Merge
     smoothing: float = 0.1
     gamma: float = 0.9
+    needs_all = "predicts one merge per round, which both ends see"
 
     def __post_init__(self):
         _check(self.smoothing, self.gamma)

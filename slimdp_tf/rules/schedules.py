@@ -47,6 +47,7 @@ class WithLoss:
 
     period: int = 16
     every: int = 50
+    needs_all = "plans a round by the loss of all workers in the one before"
 
     def __post_init__(self):
         _check("period, the mini-batches per round,", self.period, 1)

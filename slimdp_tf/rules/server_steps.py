@@ -56,6 +56,7 @@ class BlockMomentum:
     momentum: float = 0.75
     rate: float = 1.0
     nesterov: bool = False
+    needs_all = "has its momentum of what all workers did in a round"
 
     def __post_init__(self):
         _check_momentum(self.momentum)
@@ -88,6 +89,7 @@ class OuterNesterov:
     fold: Merge
     rate: float = 0.7
     momentum: float = 0.9
+    needs_all = "steps by what all workers did in a round"
 
     def __post_init__(self):
         _check_momentum(self.momentum)

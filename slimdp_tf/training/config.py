@@ -45,6 +45,7 @@ def new_config(name: str, model: str, data: str, method: str = "slim") -> Config
             "data_dir": "",
             "optimizer": "sgd",
             "learning_rate": 0.1,
+            "warm_up": 0,  # mini-batches in which the learning rate rises from 0; 0: none
             "momentum": 0.0,
             "weight_decay": 0.0,
             "batch_size": 32,  # per worker

@@ -15,9 +15,11 @@ import tensorflow as tf
 from slimdp_tf.measure.runs import Point, Run, Totals
 from slimdp_tf.training.config import ConfigDict, call, describe_unknown, find, find_method
 from slimdp_tf.training.feeds import FEEDS, Feed
+from slimdp_tf.training.lars import Lars
 from slimdp_tf.training.models import BUILDERS
+from slimdp_tf.training.warm_up import WarmUp
 
-_OPTIMIZERS = ("sgd", "rmsprop", "adam", "adamw", "adagrad", "adadelta", "adamax", "nadam", "lion")
+_OPTIMIZERS = ("sgd", "rmsprop", "adam", "adamw", "adagrad", "adadelta", "adamax", "nadam", "lion", "lars")
 _VALIDATION_BATCH = 250
 
 
@@ -163,8 +165,9 @@ def build_optimizer(config: ConfigDict) -> keras.optimizers.Optimizer:
     """Returns a new optimizer from optimizer, learning_rate, momentum and weight_decay (the last two unless 0)."""
     if config.optimizer not in _OPTIMIZERS:
         raise ValueError(describe_unknown("optimizer", [config.optimizer], _OPTIMIZERS))
-    kind = type(keras.optimizers.get(config.optimizer))
-    arguments = {"learning_rate": config.learning_rate}
+    kind = Lars if config.optimizer == "lars" else type(keras.optimizers.get(config.optimizer))
+    rate = config.learning_rate
+    arguments = {"learning_rate": WarmUp(rate, config.warm_up) if config.warm_up else rate}
     for name in ("momentum", "weight_decay"):
         if config[name]:
             arguments[name] = config[name]
@@ -176,7 +179,7 @@ def build_optimizer(config: ConfigDict) -> keras.optimizers.Optimizer:
 def check_numbers(config: ConfigDict) -> None:
     """Raises a ValueError when a count or rate of the config is out of range."""
     least = {"batch_size": 1, "epochs": 1, "workers": 1, "ps": 1, "seed": 0}
-    least |= {"steps_per_epoch": 0, "validation_steps": 0, "momentum": 0, "weight_decay": 0}
+    least |= {"steps_per_epoch": 0, "validation_steps": 0, "momentum": 0, "weight_decay": 0, "warm_up": 0}
     for name, value in least.items():
         if config[name] < value:
             raise ValueError(f"{name} must be at least {value}. Received: {config[name]}.")

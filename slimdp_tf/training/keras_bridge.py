@@ -115,7 +115,8 @@ class _Training:
 
     def __call__(self, iterator: ShardedIterator) -> dict:
         step = self.step_for(iterator.element_spec)
-        reports = self.strategy.rounds.run(step, lambda w: [iterator.handle(w)], [], iterator.steps, True)
+        asked = iterator.steps, True, iterator.ahead
+        reports = self.strategy.rounds.run(step, lambda w: [iterator.handle(w)], [], *asked)
         outputs = [report.outputs[0] for report in reports if report.steps]
         if not outputs:
             raise tf.errors.OutOfRangeError(None, None, "The data of all workers has ended.")

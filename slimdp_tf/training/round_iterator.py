@@ -91,13 +91,21 @@ class RoundIterator:
             if self._iterator is None or self.steps_per_epoch is None:
                 self._iterator, self._seen = iter(self._dataset), 0
         self._is_resumed = False
-        step, steps = self._step, self.num_batches or math.inf
+        self.strategy.rounds.settle()  # of an epoch that was broken off
+        try:
+            yield from self._rounds_of(self.num_batches or math.inf)
+        finally:
+            self.strategy.rounds.settle()
+
+    def _rounds_of(self, steps: float) -> Iterator[tuple[int, int, ShardedIterator]]:
+        step = self._step
         while step < steps:
             left = math.inf if self._length is None else self._length - self._seen
             if left <= 0:
                 self._warn_of_end()
                 break
             self._iterator.steps = int(min(self.strategy.rounds.planned, steps - step, left))
+            self._iterator.ahead = min(steps - step, left) - self._iterator.steps
             self._iterator.taken = self._seen
             self._seen += self._iterator.steps
             self._step = step + self._iterator.steps

@@ -128,6 +128,10 @@ def describe_round(record: RoundRecord) -> dict[str, tuple[float, str]]:
         "slim/key_cache_misses": (record.cache_misses, "signatures answered by a full key list"),
         "cluster/workers": (record.workers, "workers that took part"),
         "cluster/refused": (record.refused, "updates the server refused"),
+        "async/staleness_mean": (record.staleness_mean, "merges of others between a worker's pull and its own, mean"),
+        "async/staleness_max": (record.staleness_max, "the same, the greatest of the round"),
+        "cluster/missed": (record.missed, "workers that the round was merged without, because they were late"),
+        "async/late": (record.late, "updates merged of workers that had been given up"),
     }
     for j, count in enumerate(traffic.ps_bytes):
         values[f"ps_mb/{j}"] = (count / 1e6, f"MB that PS {j} sent and received in a round, all workers")

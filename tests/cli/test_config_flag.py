@@ -59,7 +59,7 @@ def test_shared_options_reach_the_methods_that_have_them():
     slim = config_flag.make_config(PATH, "slim", {"alpha": 0.4}, overrides)
     plump = config_flag.make_config(PATH, "plump", {}, overrides)
     assert (slim.epochs, slim.options.p, slim.options.alpha, slim.options.q) == (3, 4, 0.4, 100)
-    assert plump.options.to_dict() == {"p": 4}
+    assert plump.options.to_dict() == {"p": 4, "pacing": "sync", "staleness": 4}
 
 
 def test_a_method_s_own_options_are_checked():

@@ -10,7 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute.arrivals import Arrivals
 from slimdp_tf.distribute.local_variable import LocalVariable, Vector, write_handle
+from slimdp_tf.distribute.quorum import Quorum
 from slimdp_tf.distribute.rounds import Rounds
 from slimdp_tf.distribute.servers import Servers
 from slimdp_tf.distribute.step import Step
@@ -68,7 +70,8 @@ class Drill:
     def __init__(self, method: Method, start: list[np.ndarray], workers: int, ps: int, moves: np.ndarray, **arguments):
         settings = {"seed": 3, "on_nonfinite": "raise", **arguments}
         self.method, self.moves = method, tf.Variable(np.asarray(moves, np.float32))
-        self.rounds = Rounds(make_workers(workers), make_servers(ps), method, **settings)
+        make_rounds = Arrivals if method.pacing == "async" else Quorum if method.spare else Rounds
+        self.rounds = make_rounds(make_workers(workers), make_servers(ps), method, **settings)
         self.weights = [
             make_variable(v.astype("float32"), self.rounds.cache, name=f"w{i}") for i, v in enumerate(start)
         ]
@@ -93,9 +96,9 @@ class Drill:
         self.loss.assign_add(1.0)
         return [tf.reshape(tf.cast(self.loss.value(), tf.float64), [1])]
 
-    def run(self, steps: int | None = None, is_exchanging: bool = True) -> list:
+    def run(self, steps: int | None = None, is_exchanging: bool = True, ahead: int = 0) -> list:
         """One round; `p` local steps unless told otherwise."""
-        rounds = self.rounds.run(self.step, self._handles, [], steps or self.method.p, is_exchanging)
+        rounds = self.rounds.run(self.step, self._handles, [], steps or self.method.p, is_exchanging, ahead)
         self.rounds.raise_refusal()
         return rounds
 

@@ -47,13 +47,13 @@ def test_what_is_read_is_what_is_put_back():
     drill = Drill(methods.slim(0.5, 0.25, q=3, memory="carry"), [np.arange(8.0).reshape(2, 4), np.ones(4)], 2, 2, moves)
     for _ in range(3):
         drill.run()
-    drill.rounds.settle()
+    drill.rounds.rest()
     held = Held(drill.rounds.cache)
     servers, workers = held.read_servers(), held.read_workers()
     assert sorted(servers) == ["weight/core", "weight/value", "weight/version"]
     assert len(servers["weight/core"]) == 3 and np.all(np.diff(servers["weight/core"]) > 0)
     assert sorted(workers[1]) == ["variables/000_w0", "variables/001_w1", "variables/002_loss", "weight/anchor"]
-    drill.run(), drill.rounds.settle()
+    drill.run(), drill.rounds.rest()
     assert held.write_servers(servers, drill.rounds.round - 2) == []
     assert held.write_workers(workers, set(Role)) == []
     for name, array in held.read_servers().items():

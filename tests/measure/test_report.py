@@ -1,6 +1,7 @@
 """The table: numbers worked by hand, in four formats."""
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -47,6 +48,16 @@ def test_markdown_is_a_table(runs):
     lines = format_markdown(compare_runs(runs)).splitlines()
     assert lines[0].startswith("| method | accuracy | MB per worker | ratio to plump |")
     assert {line.replace("\\|", "").count("|") for line in lines} == {8}
+
+
+def test_staleness_is_shown_where_a_run_was_not_in_step(runs):
+    assert "staleness" not in format_text(compare_runs(runs))
+    late = dataclasses.replace(runs[0], label="late", totals=dataclasses.replace(runs[0].totals, staleness=25.0))
+    lines = format_text(compare_runs([*runs, late])).splitlines()
+    assert lines[0].endswith("staleness")
+    assert [line.split()[-1] for line in lines[2:]] == ["0.0", "0.0", "2.5"]  # 25 over 10 rounds
+    assert format_markdown(compare_runs([late])).splitlines()[0].endswith("| staleness |")
+    assert list(csv.DictReader(io.StringIO(format_csv(compare_runs(runs)))))[0]["staleness"] == "0.0"
 
 
 def test_csv_holds_the_numbers_in_full(runs):

@@ -29,6 +29,12 @@ def test_totals_sum_the_rounds():
     assert sum_rounds([]) == Totals()
 
 
+def test_staleness_is_the_mean_of_the_rounds():
+    records = [dataclasses.replace(make_record(n, 1), staleness_mean=value) for n, value in enumerate((1.0, 2.0))]
+    assert dataclasses.replace(make_run(), totals=sum_rounds(records)).staleness == 1.5
+    assert make_run().staleness == Run("none", "slim", 1, 1, (), Totals()).staleness == 0.0
+
+
 def test_accuracy_is_the_last_one_and_validation_s_where_there_is_one():
     run = make_run()
     assert run.accuracy == 0.6

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
 from slimdp_tf import methods
+from slimdp_tf.rules.events import Drift
 from slimdp_tf.rules.merges import Average
 from slimdp_tf.rules.schedules import WithLoss
 from slimdp_tf.rules.weights_of_workers import ByLoss
@@ -70,3 +72,19 @@ def test_learns(method):
 def test_refuses(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_events_need_no_barrier_and_cannot_have_one():
+    method = methods.event_triggered(0.5, p=2, most=3, staleness=1)
+    assert (method.trigger, method.pacing, method.staleness) == (Drift(0.5, 2, 3), "async", 1)
+    with pytest.raises(ValueError, match="pacing must be 'async' for event_triggered: by Drift .* Received: 'sync'"):
+        dataclasses.replace(method, pacing="sync")
+
+
+def test_a_worker_trains_until_it_has_drifted():
+    # |z| = 2 and a step moves by 0.5 |1| = 1: after two steps |w - z| = 2 >= 0.75 * 2. The push weighs 1/2.
+    method = methods.event_triggered(0.75, most=9)
+    ended = simulate(method, np.ones(4), lambda k, w, steps, t: w + 0.5, 1, 2, arrivals=[0])
+    np.testing.assert_allclose(ended.weights, np.ones(4) + 0.5)
+    ended = simulate(methods.event_triggered(9.0, most=3), np.ones(4), lambda k, w, steps, t: w + 0.5, 1, 1)
+    np.testing.assert_allclose(ended.weights, np.ones(4) + 1.5)

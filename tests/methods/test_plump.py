@@ -10,6 +10,8 @@ from slimdp_tf.rules.agreements import Nothing
 from slimdp_tf.rules.merges import Average
 from slimdp_tf.rules.triggers import Every
 
+PACING = {"pacing": "sync", "staleness": 4}
+
 
 def test_everything_travels_as_it_is():
     method = methods.plump(4)
@@ -22,8 +24,8 @@ def test_everything_travels_as_it_is():
 def test_options_of_every_method_are_its_parameters():
     assert methods.names()[:4] == ["plump", "quant", "slim", "slim_quant"]
     assert sorted(methods.names()) == sorted(set(methods.__all__) - {"names", "options", "rounds"})
-    assert methods.options("plump") == {"p": 1}
-    assert methods.options("quant") == {"p": 1, "bits": 8, "bucket": 512, "quantize_pull": False}
+    assert methods.options("plump") == {"p": 1, **PACING}
+    assert methods.options("quant") == {"p": 1, "bits": 8, "bucket": 512, "quantize_pull": False, **PACING}
     for name in methods.names():
         assert getattr(methods, name)(**methods.options(name)) == getattr(methods, name)()
 

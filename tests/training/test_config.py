@@ -76,7 +76,7 @@ def test_rounds_and_options_pass_by_methods_without_them():
     config = make("plump")
     configs.set_rounds(config, minibatches=100)
     configs.set_options(config, alpha=0.2, p=4)
-    assert config.options.to_dict() == {"p": 4}
+    assert config.options.to_dict() == {"p": 4, "pacing": "sync", "staleness": 4}
 
 
 def test_call_names_the_unknown_and_the_known():

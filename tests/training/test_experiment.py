@@ -23,7 +23,11 @@ def test_a_run_has_a_point_per_epoch_from_the_records():
     assert run.points[1].seconds == pytest.approx(4.0) and run.totals.wait_s == pytest.approx(0.4)
     assert all(math.isfinite(point.val_accuracy) and math.isfinite(point.loss) for point in run.points)
     assert run.accuracy == run.points[-1].val_accuracy
-    assert (run.label, run.method, run.config["options"]) == ("mine", "plump", {"p": 1})
+    assert (run.label, run.method, run.config["options"]) == (
+        "mine",
+        "plump",
+        {"p": 1, "pacing": "sync", "staleness": 4},
+    )
     assert run.wall_s > 0
 
 
@@ -97,6 +101,10 @@ def test_the_optimizer_has_what_the_config_says():
     config.optimizer, config.learning_rate, config.momentum, config.weight_decay = "sgd", 0.5, 0.9, 0.01
     optimizer = experiments.build_optimizer(config)
     assert (float(optimizer.learning_rate), optimizer.momentum, optimizer.weight_decay) == (0.5, 0.9, 0.01)
+    config.warm_up = 5
+    rate = experiments.build_optimizer(config)._learning_rate
+    assert (float(rate(0)), float(rate(5))) == (0.0, 0.5)
+    config.warm_up = 0
     config.optimizer = "adam"
     with pytest.raises(ValueError, match="momentum must be 0 with adam, which has none. Received: 0.9"):
         experiments.build_optimizer(config)

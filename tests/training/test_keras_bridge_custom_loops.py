@@ -130,8 +130,8 @@ def test_two_models_in_turn_are_bound_once():
     under = strategy(methods.plump(p=1))
     x, y = make_data(32)
     first, second = Loop(under), Loop(under)
-    bound, bind = [], under.rounds._bind
-    under.rounds._bind = lambda *arguments: bound.append(True) or bind(*arguments)
+    bound, bind = [], under.rounds.binding._bind
+    under.rounds.binding._bind = lambda *arguments: bound.append(True) or bind(*arguments)
     batches, again = iter(distribute(under, x, y, 4)), iter(distribute(under, x, y, 4))
     for _ in range(4):
         under.run(first.step, args=(next(batches),))

@@ -40,7 +40,7 @@ class Pass:
 
 
 def make(length: int, p: int, steps_per_epoch: int | None = None) -> tuple[RoundIterator, Data]:
-    rounds = types.SimpleNamespace(raise_refusal=lambda: None, planned=p)
+    rounds = types.SimpleNamespace(raise_refusal=lambda: None, settle=lambda: None, planned=p)
     strategy = types.SimpleNamespace(rounds=rounds)
     data = Data(length)
     iterator = RoundIterator(strategy, data, steps_per_epoch)
@@ -114,3 +114,20 @@ def test_a_refusal_is_raised_after_its_round():
     next(rounds)
     with pytest.raises(ArithmeticError):
         next(rounds)
+
+
+def test_says_how_many_more_steps_the_epoch_will_ask_for():
+    iterator, _ = make(7, 2)
+    assert [it.ahead for _, _, it in iterator] == [5, 3, 1, 0]
+    endless, _ = make(tf.data.UNKNOWN_CARDINALITY, 2)
+    _, _, taken = next(iter(endless))
+    assert taken.ahead == float("inf")
+
+
+def test_settles_when_an_epoch_is_broken_off():
+    iterator, _ = make(4, 2)
+    settled = []
+    iterator.strategy.rounds.settle = lambda: settled.append(True)
+    for _ in iterator:
+        break
+    assert len(settled) == 2

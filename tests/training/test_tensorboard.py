@@ -62,6 +62,10 @@ def test_traffic_time_and_sizes_per_round(events):
         "slim/key_cache_misses": 0,
         "cluster/workers": 2,
         "cluster/refused": 0,
+        "async/staleness_mean": 0,
+        "async/staleness_max": 0,
+        "async/late": 0,
+        "cluster/missed": 0,
         "ps_mb/0": 1.050007,
     }
     for tag, value in expected.items():

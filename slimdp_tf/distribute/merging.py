@@ -1,0 +1,92 @@
+"""How pushes are merged one by one, in the servers' thread, and what is counted of it."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import tensorflow as tf
+
+from slimdp_tf.distribute.lanes import Lane, Turn
+from slimdp_tf.distribute.local_variable import standing_on
+from slimdp_tf.distribute.slots import MERGED, NOT_FINITE
+from slimdp_tf.distribute.workers import Workers
+from slimdp_tf.method import Method
+
+
+class Merging:
+    """Merges pushes as they arrive, and chooses the core when every live worker has delivered a whole update.
+
+    Args:
+        method: the recipe.
+        workers: the workers.
+        lanes: what each of them is at.
+        needs_everything: workers that must pull everything; a refusal adds one.
+
+    Attributes:
+        state: held by whoever reads or changes lanes; it tells when they change.
+        functions: traced merges (`ArrivalFunctions`).
+        order: the workers whose pushes were merged, in order.
+        not_finite: workers whose last push was not finite; they are held until the chief has cleansed them.
+    """
+
+    def __init__(self, method: Method, workers: Workers, lanes: list[Lane], needs_everything: set[int]):
+        self.method, self.workers, self.needs_everything = method, workers, needs_everything
+        self.state = threading.Condition(threading.RLock())
+        self.functions = None
+        self.order: list[int] = []
+        self.not_finite: set[int] = set()
+        self._lanes, self._delivered, self._version = lanes, set(), 0
+        self._staleness: list[int] = []
+        self._core = self._refused = self._late = 0
+
+    def begin_anew(self) -> None:
+        """The servers' blocks are new: there is no core, and nothing to pull but everything."""
+        self._delivered, self._version = set(), 0
+        for lane in self._lanes:
+            lane.has_answer, lane.pulled_at = False, len(self.order)
+
+    def merge(self, turn: Turn, worker: int) -> None:
+        """Merges the push of one round, in the servers' thread.
+
+        The push of a worker that is lost is merged all the same, and counted as late, unless it has come back by now.
+        """
+        lane, whole = self._lanes[worker], turn.push == "whole"
+        with self.state:
+            is_late = turn.ticket != lane.ticket
+            if is_late and turn.ticket != lane.lost_ticket:
+                return
+            others = [w in self.workers.live and w != worker for w in range(len(self._lanes))]
+        with standing_on(worker):
+            number = tf.constant(turn.number, tf.int64)
+            merged = self.functions.merge_one(whole)(number, tf.constant(worker), tf.constant(others))
+            verdict, core = (int(count) for count in merged.numpy())
+        with self.state:
+            self._core = core
+            if verdict == MERGED:
+                self._staleness.append(len(self.order) - lane.pulled_at)
+                self.order.append(worker)
+                lane.pulled_at, lane.has_answer = len(self.order), not is_late
+                self._late += is_late
+                if whole:
+                    self._delivered.add(worker)
+            else:
+                self._refuse(worker, lane, verdict)
+        if self._delivered and self._delivered >= self.workers.live:
+            self._version, self._delivered = self._version + 1, set()
+            self.functions.refresh()(tf.constant(self._version, tf.int64))
+
+    def _refuse(self, worker: int, lane: Lane, verdict: int) -> None:
+        self._refused += 1
+        self.needs_everything.add(worker)
+        if verdict == NOT_FINITE:
+            self.not_finite.add(worker)
+            lane.is_held = True
+
+    def take_figures(self) -> tuple[int, int, dict[str, float]]:
+        """The core's entries, refusals, and further fields of a record, since this was last asked."""
+        with self.state:
+            staleness, refused, late = self._staleness, self._refused, self._late
+            self._staleness, self._refused, self._late = [], 0, 0
+            mean, most = (float(np.mean(staleness)), max(staleness)) if staleness else (0.0, 0)
+            return self._core, refused, {"staleness_mean": mean, "staleness_max": most, "late": late}

@@ -1,0 +1,38 @@
+"""Records and listeners, on reports made by hand."""
+
+import types
+
+import numpy as np
+
+from slimdp_tf.distribute.ledger import Ledger
+from slimdp_tf.distribute.reports import Report
+
+
+def make_ledger() -> Ledger:
+    shared = {"weights": types.SimpleNamespace(blocks=[0, 1])}
+    servers = types.SimpleNamespace(devices=["a", "b"])
+    return Ledger(types.SimpleNamespace(shared=shared, servers=servers, take_chief_bytes=lambda: 5))
+
+
+def make_report(pushed: int) -> Report:
+    moved = np.array([[pushed, 0, 2, 0], [0, 1, 0, 0]], float)
+    return Report(np.array([0.1, 0.2, 0.3]), 2, 0.5, moved, np.zeros(2), 0.0, np.zeros(0), [])
+
+
+def test_who_came_too_late_counts_with_the_next_round():
+    ledger = make_ledger()
+    ledger.uncounted.append(make_report(100))
+    for number in range(2):
+        ledger.add([make_report(10)], 0.0, 1.0, round=number, steps=2, core_entries=0, refused=0)
+    first, second = (record.traffic for record in ledger.records)
+    assert (first.push_bytes, first.pull_bytes, first.keys_bytes, first.chief_bytes) == (110, 4, 2, 5)
+    assert (second.push_bytes, second.ps_bytes) == (10, (12, 1))
+
+
+def test_listeners_hear_of_new_records_alone():
+    ledger, heard = make_ledger(), []
+    ledger.listeners.append(lambda record: heard.append(record.round))
+    for number in range(3):
+        ledger.add([make_report(1)], 0.0, 1.0, round=number, steps=2, core_entries=0, refused=0)
+    ledger.tell(1)
+    assert heard == [1, 2]

@@ -76,7 +76,7 @@ def during(strategy, number: int, act) -> None:
 
 
 @pytest.mark.cluster
-def test_a_server_that_comes_back_is_restored_and_training_goes_on(tmp_path, capfd):
+def test_a_server_that_comes_back_is_restored_and_training_goes_on(tmp_path, caplog):
     method = methods.slim(0.6, 0.4, p=2, q=4, memory="carry", average="contributors")
     with slimdp_tf.local_cluster(workers=2, ps=2) as cluster:
         strategy = slimdp_tf.SlimDPStrategy(cluster, method, seed=3)
@@ -86,7 +86,7 @@ def test_a_server_that_comes_back_is_restored_and_training_goes_on(tmp_path, cap
         assert 2 <= strategy.rounds.recovery.lost <= 8
         assert strategy.rounds.round == 24 - strategy.rounds.recovery.lost  # every batch was trained
         assert loss < 0.05
-        assert "Lost ps 1 at" in capfd.readouterr().err
+        assert "Lost ps 1 at" in caplog.text
 
         # Without a snapshot, or when it stays away, the error says what to do.
         strategy = slimdp_tf.SlimDPStrategy(cluster, method, seed=3, cluster_deadline_s=5)

@@ -13,11 +13,12 @@ from typing import Any
 PORT = 2222
 _RESTARTS = 1000  # of a pod that failed, before its Job gives up
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+# The resolver counts tasks of a node by its GPUs: it is told of one for each, and binds none.
 _SLURM_TASK = """\
 import json
 import tensorflow as tf
 resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
-    {jobs}, port_base={port}, gpus_per_node=0, gpus_per_task=0, auto_set_gpu=False
+    {jobs}, port_base={port}, gpus_per_node={tasks}, gpus_per_task=1, auto_set_gpu=False
 )
 cluster = resolver.cluster_spec().as_dict()
 job, index = resolver.get_task_info()
@@ -53,7 +54,7 @@ def format_slurm(name: str, workers: int, ps: int, program: str) -> str:
             "#SBATCH --time=24:00:00",
             "#SBATCH --requeue",
             "RESOLVE=$(cat <<'END'",
-            _SLURM_TASK.format(jobs=json.dumps(jobs), port=PORT),
+            _SLURM_TASK.format(jobs=json.dumps(jobs), port=PORT, tasks=sum(jobs.values())),
             "END",
             ")",
             "export RESOLVE",

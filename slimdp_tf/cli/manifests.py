@@ -58,7 +58,7 @@ def format_slurm(name: str, workers: int, ps: int, program: str) -> str:
             "END",
             ")",
             "export RESOLVE",
-            "# Task 0 is the chief, then come the workers, then the PS.",
+            "# Task 0 is the chief, then come the PS, then the workers.",
             f"srun --kill-on-bad-exit=0 bash -c {shlex.quote(task)}",
         ]
     )

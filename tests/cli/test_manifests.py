@@ -120,8 +120,8 @@ def test_a_slurm_task_finds_its_place(monkeypatch, capsys):
     monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "2(x2)")
     exec(code, {})
     config = json.loads(capsys.readouterr().out)
-    assert config["task"] == {"type": "worker", "index": 1}
+    assert config["task"] == {"type": "worker", "index": 0}
     spec = check_spec(config["cluster"])
     assert [len(spec[job]) for job in ("chief", "worker", "ps")] == [1, 2, 1]
-    assert spec["worker"][1].startswith("node2:")
+    assert spec["worker"][0] == "node2:2222"
     assert isinstance(tf.train.ClusterSpec(spec), tf.train.ClusterSpec)

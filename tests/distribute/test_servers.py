@@ -106,6 +106,8 @@ def test_waits_until_all_are_back_and_connects_again(monkeypatch):
 
 def test_a_server_that_stays_away_is_named(monkeypatch):
     monkeypatch.setattr(_tf, "is_alive", lambda device: "task:0" in device)
+    monkeypatch.setattr(_tf, "address_of", lambda device: f"there:{device[-1]}")
+    monkeypatch.setattr(servers, "answers", lambda address: False)
     monkeypatch.setattr(_tf, "update_cluster", lambda missing: None)
     with pytest.raises(ClusterError, match="^ps 1 at b:1 did not come back within 0.1 s"):
         make_servers(0.1).await_return([])

@@ -13,12 +13,16 @@ from typing import Any
 PORT = 2222
 _RESTARTS = 1000  # of a pod that failed, before its Job gives up
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-_SLURM_TASK = (
-    "import json; from tensorflow.distribute.cluster_resolver import SlurmClusterResolver; "
-    "r = SlurmClusterResolver(jobs={jobs}, port_base={port}, auto_set_gpu=False); "
-    "cluster = r.cluster_spec().as_dict(); task = dict(zip(('type', 'index'), r.get_task_info())); "
-    "print(json.dumps(dict(cluster=cluster, task=task)))"
+# The resolver counts tasks of a node by its GPUs: it is told of one for each, and binds none.
+_SLURM_TASK = """\
+import json
+import tensorflow as tf
+resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+    {jobs}, port_base={port}, gpus_per_node={tasks}, gpus_per_task=1, auto_set_gpu=False
 )
+cluster = resolver.cluster_spec().as_dict()
+job, index = resolver.get_task_info()
+print(json.dumps({{"cluster": cluster, "task": {{"type": job, "index": index}}}}))"""
 
 
 def name_tasks(name: str, workers: int, ps: int) -> dict[str, list[str]]:
@@ -40,8 +44,7 @@ def format_tf_config(spec: dict[str, list[str]]) -> str:
 def format_slurm(name: str, workers: int, ps: int, program: str) -> str:
     """Returns a script for sbatch: a task per process, whose TF_CONFIG is what SlurmClusterResolver finds."""
     jobs = {"chief": 1, "worker": workers, "ps": ps}
-    resolve = _SLURM_TASK.format(jobs=jobs, port=PORT)
-    task = f'export TF_CONFIG="$(python3 -c {shlex.quote(resolve)})" && exec {program}'
+    task = f'export TF_CONFIG="$(python3 -c "$RESOLVE")" && exec {program}'
     return "\n".join(
         [
             "#!/bin/bash",
@@ -50,7 +53,12 @@ def format_slurm(name: str, workers: int, ps: int, program: str) -> str:
             "#SBATCH --cpus-per-task=2",
             "#SBATCH --time=24:00:00",
             "#SBATCH --requeue",
-            "# Task 0 is the chief, then come the workers, then the PS.",
+            "RESOLVE=$(cat <<'END'",
+            _SLURM_TASK.format(jobs=json.dumps(jobs), port=PORT, tasks=sum(jobs.values())),
+            "END",
+            ")",
+            "export RESOLVE",
+            "# Task 0 is the chief, then come the PS, then the workers.",
             f"srun --kill-on-bad-exit=0 bash -c {shlex.quote(task)}",
         ]
     )

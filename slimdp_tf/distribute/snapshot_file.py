@@ -69,6 +69,7 @@ class SnapshotFile:
                 arrays[name.removesuffix(_ENDING)] = np.asarray(reader.get_tensor(name))
         if "about" not in arrays:
             raise ValueError(f"{path} must be a snapshot of slimdp_tf. Received: a checkpoint without 'about'.")
+        arrays.pop("save_counter", None)  # TensorFlow's own
         return json.loads(arrays.pop("about").item()), arrays
 
     def _save(self, about: dict, arrays: Arrays) -> None:

@@ -113,16 +113,15 @@ def test_the_slurm_script_is_bash_with_a_task_for_every_process():
 
 def test_a_slurm_task_finds_its_place(monkeypatch, capsys):
     script = manifests.format_slurm("slim", 2, 1, "true")
-    inner = shlex.split(script.splitlines()[-1])[-1]
-    code = re.search(r"python3 -c ('.*')\)\"", inner.replace("'\"'\"'", "\x00"))[1].strip("'").replace("\x00", "'")
+    code = script.split("<<'END'\n")[1].split("\nEND\n")[0]
     monkeypatch.setenv("SLURM_PROCID", "2")
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
     monkeypatch.setenv("SLURM_STEP_NODELIST", "node[1-2]")
     monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "2(x2)")
     exec(code, {})
     config = json.loads(capsys.readouterr().out)
-    assert config["task"] == {"type": "worker", "index": 1}
+    assert config["task"] == {"type": "worker", "index": 0}
     spec = check_spec(config["cluster"])
     assert [len(spec[job]) for job in ("chief", "worker", "ps")] == [1, 2, 1]
-    assert spec["worker"][1].startswith("node2:")
+    assert spec["worker"][0] == "node2:2222"
     assert isinstance(tf.train.ClusterSpec(spec), tf.train.ClusterSpec)

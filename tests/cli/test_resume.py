@@ -1,9 +1,11 @@
 """Which folder a run goes into, from what is there."""
 
+import json
+
 import pytest
 
 from slimdp_tf.cli.resume import State, compare_configs, find_run
-from slimdp_tf.training.config import save_config
+from slimdp_tf.training.config import format_config, save_config
 from tests.training.stand_ins import make_config
 
 
@@ -53,6 +55,6 @@ def test_folders_of_something_else_do_not_count(tmp_path):
 
 def test_differences_are_named_with_their_place():
     config = make_config()
-    saved = config.to_dict()
+    saved = json.loads(format_config(config))
     saved["model"] = {**saved["model"], "name": "vgg16"}
     assert compare_configs(saved, config) == [f"model.name was 'vgg16', received {config.model.name!r}"]

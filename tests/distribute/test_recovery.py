@@ -7,6 +7,7 @@ import pytest
 import slimdp_tf
 from slimdp_tf import methods
 from slimdp_tf.distribute.refusals import NonFiniteUpdateError
+from slimdp_tf.distribute.servers import ServerLost
 from slimdp_tf.distribute.snapshots import Keeper
 from tests.distribute.one_process import Drill
 
@@ -54,6 +55,16 @@ def test_going_back_needs_snapshots(tmp_path):
         drill.run()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("has_directory", [False, True])
+def test_without_a_snapshot_the_error_says_how_to_take_them(tmp_path, has_directory):
+    drill = make_drill(tmp_path)
+    if not has_directory:
+        drill.rounds.snapshots = None
+    with pytest.raises(slimdp_tf.ClusterError, match="^Lost ps 0. .* as there is no snapshot: slimdp_tf.Snapshots"):
+        drill.rounds.recovery.after_loss(ServerLost("Lost ps 0."))
+
+
 # -- a server that is lost --------------------------------------------------------------------------------------------
 
 
@@ -76,7 +87,7 @@ def during(strategy, number: int, act) -> None:
 
 
 @pytest.mark.cluster
-def test_a_server_that_comes_back_is_restored_and_training_goes_on(tmp_path, capfd):
+def test_a_server_that_comes_back_is_restored_and_training_goes_on(tmp_path, caplog):
     method = methods.slim(0.6, 0.4, p=2, q=4, memory="carry", average="contributors")
     with slimdp_tf.local_cluster(workers=2, ps=2) as cluster:
         strategy = slimdp_tf.SlimDPStrategy(cluster, method, seed=3)
@@ -86,14 +97,11 @@ def test_a_server_that_comes_back_is_restored_and_training_goes_on(tmp_path, cap
         assert 2 <= strategy.rounds.recovery.lost <= 8
         assert strategy.rounds.round == 24 - strategy.rounds.recovery.lost  # every batch was trained
         assert loss < 0.05
-        assert "Lost ps 1 at" in capfd.readouterr().err
+        assert "Lost ps 1 at" in caplog.text
 
-        # Without a snapshot, or when it stays away, the error says what to do.
+        # When it stays away, the error says what to do.
         strategy = slimdp_tf.SlimDPStrategy(cluster, method, seed=3, cluster_deadline_s=5)
         during(strategy, 2, lambda: cluster.kill("ps", 0))
         again = slimdp_tf.Snapshots(tmp_path / "again", every_rounds=1)
         with pytest.raises(slimdp_tf.ClusterError, match="ps 0 at .* did not come back within 5 s. To resume, start"):
             train(strategy, [again])
-        with pytest.raises(slimdp_tf.ClusterError, match="there is no snapshot: slimdp_tf.Snapshots"):
-            strategy.rounds.snapshots = None
-            train(strategy, [])

@@ -1,6 +1,5 @@
 """What workers report, and the record that is made of it."""
 
-import logging
 import time
 
 import numpy as np
@@ -97,14 +96,10 @@ def test_a_worker_that_did_not_answer_the_last_call_keeps_its_share():
 
 
 def test_a_worker_that_pushes_nothing_for_long_is_named_once(caplog):
-    logger, stillness = logging.getLogger("tensorflow"), Stillness(["worker 0 at a:1", "worker 1 at b:1"], rounds=3)
-    logger.addHandler(caplog.handler)
+    stillness = Stillness(["worker 0 at a:1", "worker 1 at b:1"], rounds=3)
     still, moving, resting = make_report(is_still=True), make_report(), make_report(steps=0, is_still=False)
-    try:
-        for report in (still, still, moving, still, resting, still, still, still):
-            stillness.note({0: moving, 1: report})
-    finally:
-        logger.removeHandler(caplog.handler)
+    for report in (still, still, moving, still, resting, still, still, still):
+        stillness.note({0: moving, 1: report})
     assert caplog.text.count("worker 1 at b:1 has pushed nothing but zeros for 3 rounds") == 1
     assert "worker 0" not in caplog.text
 

@@ -1,6 +1,5 @@
 """Calls to the servers: bounded, and those that do not answer are named."""
 
-import logging
 import threading
 
 import pytest
@@ -66,28 +65,19 @@ def test_servers_are_asked_whether_they_answer(monkeypatch):
 # -- long waits -------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def said(caplog):
-    """What the logger of TensorFlow said, in one text."""
-    logger = logging.getLogger("tensorflow")
-    logger.addHandler(caplog.handler)
-    yield lambda: caplog.text
-    logger.removeHandler(caplog.handler)
-
-
-def test_a_server_is_named_long_before_the_deadline(monkeypatch, gate, said):
+def test_a_server_is_named_long_before_the_deadline(monkeypatch, gate, caplog):
     monkeypatch.setattr(servers, "WATCH_S", 0.05)
     monkeypatch.setattr(_tf, "is_alive", lambda device: "task:0" in device)
     with pytest.raises(ServerLost, match="within 0.3 s from ps 1 at b:1"):
         make_servers(0.3).call(gate.wait, "in round 2")
-    assert said().count("No answer from ps 1 at b:1, in round 2; waiting for it.") == 1
+    assert caplog.text.count("No answer from ps 1 at b:1, in round 2; waiting for it.") == 1
 
 
-def test_a_long_wait_goes_on_while_the_servers_answer(monkeypatch, said):
+def test_a_long_wait_goes_on_while_the_servers_answer(monkeypatch, caplog):
     monkeypatch.setattr(servers, "WATCH_S", 0.02)
     monkeypatch.setattr(_tf, "is_alive", lambda device: True)
     assert make_servers().call(lambda: threading.Event().wait(0.2), "in round 2") is False
-    assert said() == ""
+    assert caplog.text == ""
 
 
 def test_watching_ends_when_a_server_has_been_silent_for_too_long(monkeypatch):
@@ -116,6 +106,8 @@ def test_waits_until_all_are_back_and_connects_again(monkeypatch):
 
 def test_a_server_that_stays_away_is_named(monkeypatch):
     monkeypatch.setattr(_tf, "is_alive", lambda device: "task:0" in device)
+    monkeypatch.setattr(_tf, "address_of", lambda device: f"there:{device[-1]}")
+    monkeypatch.setattr(servers, "answers", lambda address: False)
     monkeypatch.setattr(_tf, "update_cluster", lambda missing: None)
     with pytest.raises(ClusterError, match="^ps 1 at b:1 did not come back within 0.1 s"):
         make_servers(0.1).await_return([])

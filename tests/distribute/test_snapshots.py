@@ -1,7 +1,6 @@
 """Snapshots: whoever goes on from one trains as if nothing had happened, and is told what could not be kept."""
 
 import dataclasses
-import logging
 
 import numpy as np
 import pytest
@@ -56,17 +55,8 @@ def resume(folder, method, workers: int = 2, ps: int = 2) -> Drill:
     return drill
 
 
-@pytest.fixture
-def said(caplog):
-    """What the logger of TensorFlow said, in one text."""
-    logger = logging.getLogger("tensorflow")
-    logger.addHandler(caplog.handler)
-    yield lambda: caplog.text
-    logger.removeHandler(caplog.handler)
-
-
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_goes_on_as_if_nothing_had_happened(method, tmp_path, said):
+def test_goes_on_as_if_nothing_had_happened(method, tmp_path, caplog):
     whole, first = run(make(method), 8), run(make(method), 4)
     save(first, tmp_path)
     resumed = resume(tmp_path, method)
@@ -74,18 +64,18 @@ def test_goes_on_as_if_nothing_had_happened(method, tmp_path, said):
     np.testing.assert_array_equal(run(resumed, 4).values(), whole.values())
     np.testing.assert_array_equal(run(first, 4).values(), whole.values())  # taking one changes nothing
     assert resumed.loss.numpy() == whole.loss.numpy()
-    assert said() == ""
+    assert caplog.text == ""
     traffic = [sum(record.traffic.pull_bytes for record in drill.rounds.records) for drill in (first, whole)]
     assert traffic[0] == traffic[1]  # what was pulled for the snapshot is counted, once
 
 
 @pytest.mark.parametrize("ps", [1, 3])
 @pytest.mark.parametrize("method", [methods.plump(), methods.bmuf()], ids=lambda method: method.name)
-def test_goes_on_with_another_number_of_servers(method, ps, tmp_path, said):
+def test_goes_on_with_another_number_of_servers(method, ps, tmp_path, caplog):
     save(run(make(method), 4), tmp_path)
     resumed = resume(tmp_path, method, ps=ps)
     np.testing.assert_allclose(run(resumed, 4).values(), run(make(method), 8).values(), atol=1e-6)
-    assert said() == ""
+    assert caplog.text == ""
 
 
 def test_another_number_of_servers_keeps_the_core(tmp_path):
@@ -102,7 +92,7 @@ def test_another_number_of_servers_keeps_the_core(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_goes_on_with_another_number_of_workers(workers, tmp_path, said):
+def test_goes_on_with_another_number_of_workers(workers, tmp_path, caplog):
     first = run(make(SLIM), 3)
     save(first, tmp_path)
     resumed = resume(tmp_path, SLIM, workers=workers)
@@ -112,7 +102,7 @@ def test_goes_on_with_another_number_of_workers(workers, tmp_path, said):
     assert resumed.loss.numpy() == first.loss.numpy() + 2 * workers  # nothing was counted twice
     assert resumed.rounds.records[0].workers == workers
     expected = {1: "what workers [1] had not sent yet is lost", 3: "workers [2] have no state in it"}[workers]
-    assert expected in said() and "the data is dealt out anew" in said()
+    assert expected in caplog.text and "the data is dealt out anew" in caplog.text
 
 
 def test_what_does_not_fit_is_refused_in_words(tmp_path):

@@ -105,14 +105,14 @@ def test_goes_on_with_another_number_of_servers(tmp_path, undisturbed):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_goes_on_with_another_number_of_workers(tmp_path, undisturbed, workers, capfd):
+def test_goes_on_with_another_number_of_workers(tmp_path, undisturbed, workers, caplog):
     interrupted(tmp_path)
     under = strategy(METHODS["plump"], seed=3, workers=workers)
     resumed, history = fit(under, slimdp_tf.Snapshots(tmp_path), shuffle=False)
     whole = undisturbed("plump")[1].history["loss"]
     assert abs(history.history["loss"][-1] - whole[-1]) < 0.3 * (whole[0] - whole[-1])  # it does not jump
     assert np.isfinite(flatten(resumed)).all()
-    said = capfd.readouterr().err
+    said = caplog.text
     expected = {1: "what workers [1] had not sent yet is lost", 3: "workers [2] have no state in it"}[workers]
     assert "Going on from the snapshot of round 12" in said and expected in said and "dealt out anew" in said
 

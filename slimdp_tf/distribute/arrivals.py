@@ -47,7 +47,7 @@ class Arrivals(Rounds):
 
     def _bind(self, roles, weights) -> None:
         super()._bind(roles, weights)
-        self.merging.begin_anew()
+        self.merging.begin_anew(self._functions)
 
     def _let_go(self) -> None:
         self.settle()
@@ -65,11 +65,11 @@ class Arrivals(Rounds):
         is_changed = self.workers.has_returned() or any(v.is_dirty for v in self.cache.variables)
         if self._task is None or self._is_paused or is_changed:
             self._pause()
+            self.cache.leave_behind()  # by what was merged since the chief last looked
             self._send()
         pulls = {"everything", "answer"} | {self._pull_of(worker) for worker in self.workers.live}
         functions = self._functions.prepare(step, self._traces[step], pulls, self.method if is_exchanging else None)
         with self._state:
-            self.merging.functions = self._functions
             self._task = Task(step, functions, handles, arguments, is_exchanging)
             self._course.ask(steps, ahead)
             self._begin_turns()
@@ -104,6 +104,8 @@ class Arrivals(Rounds):
         beside = min((self._lanes[w] for w in stayed), key=lambda lane: lane.turns, default=None)
         for worker in self.workers.live - stayed:
             self._lanes[worker].welcome(beside, len(self.merging.order))
+            purpose = f"when {self.workers.names[worker]} was back"
+            self.servers.call(functools.partial(self.merging.renew, worker), purpose)
 
     def _pull_of(self, worker: int) -> str | None:
         self._has_answer = self._lanes[worker].has_answer
@@ -114,7 +116,7 @@ class Arrivals(Rounds):
     def _begin_turns(self) -> None:
         if self._is_paused or self._task is None:
             return
-        for worker in self._course.may_begin({w: self._lanes[w] for w in self.workers.live}):
+        for worker in self._course.may_begin({w: self._lanes[w] for w in sorted(self.workers.live)}):
             lane, is_exchanging = self._lanes[worker], self._task.is_exchanging
             planned = self.method.trigger.plan(Signal(round=lane.number, steps=lane.all_steps))
             left = self._course.left(lane)

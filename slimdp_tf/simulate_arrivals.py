@@ -51,9 +51,9 @@ class Arriving:
             self._exchange_block(block, worker, number, whole)
         self.staleness.append(len(self.staleness) - self._pulled_at[worker])
         self._pulled_at[worker] = len(self.staleness)
-        self.held[worker] = simulation.agreed
         if whole:
             self._note_whole(worker)
+        self.held[worker] = simulation.agreed
 
     def _train(self, worker: int, train) -> None:
         simulation, signal = self.simulation, self.signals[worker]

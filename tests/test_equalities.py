@@ -157,6 +157,38 @@ def _check_is_the_simulation(method, workers: int, ps: int):
     np.testing.assert_allclose(trained, expected.weights, atol=1e-6)
 
 
+_ALONE = {"pacing": "async", "staleness": 2}
+_ASYNC = {
+    "plump": methods.plump(p=2, **_ALONE),
+    "slim": methods.slim(0.3, 0.15, p=2, q=4, **_ALONE),
+    "slim_carry": methods.slim(0.3, 0.15, 2, 4, "auto", "carry", "contributors", "derived", **_ALONE),
+    "top_k": methods.top_k(0.8, **_ALONE),
+    "loss_weighted": methods.loss_weighted(**_ALONE),
+}
+
+
+@pytest.mark.parametrize("name", _ASYNC)
+def test_without_a_barrier_the_cluster_is_the_simulation_in_the_order_observed(name):
+    method, rounds = _ASYNC[name], 10
+    x, y = _data(rounds * method.p * 4 * 2)
+    under = strategy(method, 2, 2, seed=3)
+    local = _Local(2)  # after the process has become a chief
+    with under.scope():
+        model = _model()
+    initial = _flat(model)
+    model.fit(x, y, batch_size=4, shuffle=False, verbose=0)
+    order = under.rounds.merging.order
+    assert sorted(order) == [0] * rounds + [1] * rounds
+    expected = slimdp_tf.simulate(method, initial, local, 1, 2, 2, seed=3, shapes=local.shapes, arrivals=order)
+    np.testing.assert_allclose(_flat(model), expected.weights, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["plump", "slim"])
+def test_one_worker_without_a_barrier_is_in_step(name):
+    alone = _trained(_ASYNC[name], 1, 2, rounds=10)
+    np.testing.assert_allclose(alone, _trained(_METHODS[name], 1, 2, rounds=10), atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["slim_carry", "slim_quant"])
 def test_one_seed_gives_the_same_bits(name):
     first, second = (_trained(_METHODS[name], 3, 2, rounds=10) for _ in range(2))

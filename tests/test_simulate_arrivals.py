@@ -58,7 +58,7 @@ def test_contributors_are_those_that_sent_an_entry_last():
     method = methods.slim(1.0, 1.0, average="contributors", pacing="async")
     ended = simulate(method, START, move, 1, 2, arrivals=[0, 1, 0])
     np.testing.assert_allclose(ended.weights, START - 0.5 - 1.0 - 0.5)
-    # Of the core, too, which either is told with its second answer and sends from its third push on.
+    # Of the core, too, which both send from their third push on.
     method = methods.slim(0.5, 0.5, q=100, average="contributors", pacing="async")
     simulation = Simulation(method, START, 2)
     arriving = Arriving(simulation)
@@ -81,7 +81,7 @@ def test_the_core_is_chosen_when_every_worker_has_delivered_a_whole_update():
         versions.append(simulation.version)
     assert versions == [0, 0, 1, 1, 1, 2]
     told = [int(held[0]["signature"][0]) for held in arriving.held]
-    assert told == [1, 1]  # worker 1's answer was made before the core it completed was chosen
+    assert told == [1, 2]  # worker 1 is told of the core that its push completed, worker 0 with its next answer
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,20 @@ class ArrivalFunctions(RoundFunctions):
             )
         return self._traced[key]
 
+    def renew(self):
+        """The concrete function after which the worker here, which is back, takes over the weights of now."""
+        if "renew" not in self._traced:
+
+            def renew() -> None:
+                for shared in self.cache.shared.values():
+                    for block in shared.blocks:
+                        block.renew_shadow()
+
+            self._traced["renew"] = tf.function(renew, autograph=False).get_concrete_function()
+        return self._traced["renew"]
+
     def refresh(self):
-        """The concrete function (version i64[]) that chooses new keys."""
+        """The concrete function (version i64[]) that chooses new keys, of which the worker here is told at once."""
         if "refresh" not in self._traced:
             choose = self.cache.shared[Role.WEIGHT].choose_keys
             self._traced["refresh"] = tf.function(choose, autograph=False).get_concrete_function(

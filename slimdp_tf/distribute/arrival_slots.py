@@ -89,6 +89,12 @@ class ArrivingBlock(Block):
             self.version.assign(version)
             self.waiting.assign(tf.zeros_like(self.waiting))
 
+    def renew_shadow(self) -> None:
+        """The worker here is back and takes over the block as it is now."""
+        with tf.device(self.device):
+            for name, tensor in self.exchange.init_shadow(self.value.read_value()).items():
+                self.shadow_here[name].write(tensor)
+
     # -- the push of the worker here ------------------------------------------------------------------------------
 
     def inspect_here(self, number: tf.Tensor, whole: bool) -> tf.Tensor:
@@ -173,7 +179,7 @@ class ArrivingShared(Shared):
             block.fold_here(number, worker, whole, others)
 
     def choose_keys(self, version: tf.Tensor) -> None:
-        """Chooses new keys by what whole pushes did since they were chosen last."""
+        """Chooses new keys by what whole pushes did since they were chosen last; the worker here is told."""
         values, updates, keys = [], [], []
         for block in self.blocks:
             with tf.device(block.device):
@@ -181,3 +187,6 @@ class ArrivingShared(Shared):
                 updates.append(block.waiting.read_value())
             keys.append(block.agreed["core"])
         self.set_keys(self.exchange.refresh(values, updates, self._on, keys), version)
+        for block in self.blocks:
+            with tf.device(block.device):
+                block.told_here.write(version)

@@ -47,7 +47,7 @@ class Arrivals(Rounds):
 
     def _begin_anew(self) -> None:
         super()._begin_anew()
-        self.merging.begin_anew()
+        self.merging.begin_anew(self.binding.functions)
 
     def _run(self, step, handles, arguments, steps, is_exchanging, ahead) -> list[Report]:
         """One round of each worker, whoever does them; see `Rounds.run`.
@@ -62,13 +62,13 @@ class Arrivals(Rounds):
         is_changed = self.workers.has_returned() or any(v.is_dirty for v in self.cache.variables)
         if self._task is None or self._is_paused or is_changed:
             self._pause()
+            self.cache.leave_behind()  # by what was merged since the chief last looked
             self._send()
         pulls = {"everything", "answer"} | {self._pull_of(worker) for worker in self.workers.live}
         functions = self.binding.functions.prepare(
             step, self._traces[step], pulls, self.method if is_exchanging else None
         )
         with self._state:
-            self.merging.functions = self.binding.functions
             self._task = Task(step, functions, handles, arguments, is_exchanging)
             self._course.ask(steps, ahead)
             self._begin_turns()
@@ -105,6 +105,8 @@ class Arrivals(Rounds):
         beside = min((self._lanes[w] for w in stayed), key=lambda lane: lane.turns, default=None)
         for worker in self.workers.live - stayed:
             self._lanes[worker].welcome(beside, len(self.merging.order))
+            purpose = f"when {self.workers.names[worker]} was back"
+            self.servers.call(functools.partial(self.merging.renew, worker), purpose)
 
     def _pull_of(self, worker: int) -> str | None:
         self._has_answer = self._lanes[worker].has_answer
@@ -115,7 +117,7 @@ class Arrivals(Rounds):
     def _begin_turns(self) -> None:
         if self._is_paused or self._task is None:
             return
-        for worker in self._course.may_begin({w: self._lanes[w] for w in self.workers.live}):
+        for worker in self._course.may_begin({w: self._lanes[w] for w in sorted(self.workers.live)}):
             lane, is_exchanging = self._lanes[worker], self._task.is_exchanging
             planned = self.method.trigger.plan(Signal(round=lane.number, steps=lane.all_steps))
             left = self._course.left(lane)

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import tensorflow as tf
 
+from slimdp_tf.distribute.arrival_functions import ArrivalFunctions
 from slimdp_tf.distribute.lanes import Lane, Turn
 from slimdp_tf.distribute.local_variable import standing_on
 from slimdp_tf.distribute.slots import MERGED, NOT_FINITE
@@ -33,16 +34,16 @@ class Merging:
     def __init__(self, method: Method, workers: Workers, lanes: list[Lane], needs_everything: set[int]):
         self.method, self.workers, self.needs_everything = method, workers, needs_everything
         self.state = threading.Condition(threading.RLock())
-        self.functions = None
+        self.functions: ArrivalFunctions | None = None
         self.order: list[int] = []
         self.not_finite: set[int] = set()
         self._lanes, self._delivered, self._version = lanes, set(), 0
         self._staleness: list[int] = []
         self._core = self._refused = self._late = 0
 
-    def begin_anew(self) -> None:
+    def begin_anew(self, functions: ArrivalFunctions) -> None:
         """The servers' blocks are new: there is no core, and nothing to pull but everything."""
-        self._delivered, self._version = set(), 0
+        self.functions, self._delivered, self._version = functions, set(), 0
         for lane in self._lanes:
             lane.has_answer, lane.pulled_at = False, len(self.order)
 
@@ -74,7 +75,13 @@ class Merging:
                 self._refuse(worker, lane, verdict)
         if self._delivered and self._delivered >= self.workers.live:
             self._version, self._delivered = self._version + 1, set()
-            self.functions.refresh()(tf.constant(self._version, tf.int64))
+            with standing_on(worker):  # who is told at once
+                self.functions.refresh()(tf.constant(self._version, tf.int64))
+
+    def renew(self, worker: int) -> None:
+        """What the servers think a worker holds, which is back, becomes what it will pull."""
+        with standing_on(worker):
+            self.functions.renew()()
 
     def _refuse(self, worker: int, lane: Lane, verdict: int) -> None:
         self._refused += 1

@@ -24,6 +24,12 @@ def make_drill(method=None, ps: int = 2, moves=MOVES, **arguments) -> Drill:
     return Drill(method or methods.plump(**ASYNC), START, len(moves), ps, moves, **arguments)
 
 
+def wait_for(is_there) -> None:
+    give_up = time.monotonic() + 30
+    while not is_there() and time.monotonic() < give_up:
+        time.sleep(0.01)
+
+
 def run_epoch(drill: Drill, rounds: int) -> None:
     """As many rounds of each worker, which may be ahead of one another."""
     for left in reversed(range(rounds)):
@@ -94,9 +100,7 @@ def test_a_fast_worker_is_ahead_by_the_bound_and_no_more():
     drill._handles = wait_for_slow
     thread = threading.Thread(target=run_epoch, args=(drill, 6))
     thread.start()
-    give_up = time.monotonic() + 30
-    while len(drill.rounds.merging.order) < 3 and time.monotonic() < give_up:
-        time.sleep(0.01)
+    wait_for(lambda: len(drill.rounds.merging.order) >= 3)
     time.sleep(0.2)
     assert drill.rounds.merging.order == [0, 0, 0]  # two ahead of a worker that has ended none, and its own first
     slow.set()
@@ -112,14 +116,15 @@ def test_a_fast_worker_is_ahead_by_the_bound_and_no_more():
 def test_what_the_chief_assigns_voids_nothing_that_was_merged_and_is_where_all_go_on_from():
     drill = make_drill()
     drill.run(ahead=3)
+    drill.values()  # what the chief has seen is behind when others are merged
+    wait_for(lambda: len(drill.rounds.merging.order) >= 6)
     drill.weights[1].assign(np.zeros(4))
     drill.run(ahead=2), drill.run(ahead=1), drill.run()
     values = drill.values()
     np.testing.assert_allclose(values[:8], (FLAT - 4 * MOVES.mean(0))[:8], atol=1e-5)
     assert len(drill.rounds.merging.order) == 8
-    # Of the second variable only what was merged after the assignment counts.
-    moved = -values[8:] / MOVES.mean(0)[8:]
-    assert moved.min() >= 0.5 and moved.max() <= 4
+    # Of the second variable only what was merged after the assignment counts: one round of each.
+    np.testing.assert_allclose(values[8:], -MOVES.mean(0)[8:], atol=1e-5)
 
 
 def test_an_update_that_is_not_finite_never_touches_the_weights():
@@ -179,9 +184,7 @@ def test_a_worker_that_hangs_is_left_behind_and_what_it_pushes_late_is_merged_an
     np.testing.assert_allclose(drill.values(), FLAT - MOVES.mean(0) - 3 * MOVES[0] / 2, atol=1e-5)
     before = drill.values()
     hang.set()
-    give_up = time.monotonic() + 30
-    while drill.rounds.merging.order.count(1) < 2 and time.monotonic() < give_up:
-        time.sleep(0.01)
+    wait_for(lambda: drill.rounds.merging.order.count(1) >= 2)
     drill._handles = handles
     drill.run()
     assert drill.rounds.records[-1].late == 1
@@ -247,7 +250,10 @@ def test_a_worker_that_is_killed_is_left_behind_and_comes_back():
     own = slimdp_tf.local_cluster(workers=2, ps=1)
     with own:
         made = slimdp_tf.SlimDPStrategy(own, methods.plump(**ASYNC), worker_deadline_s=20.0)
-        actions = {3: lambda: own.kill("worker", 1), 10: lambda: (own.restart("worker", 1), await_return(made))}
+        actions = {
+            3: lambda: own.kill("worker", 1),
+            10: lambda: (own.restart("worker", 1), wait_for(made.rounds.workers.has_returned)),
+        }
         disturb = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda b, logs: actions.pop(b, int)())
         x = np.random.default_rng(0).standard_normal((2 * 4 * 20, 3)).astype(np.float32)
         with made.scope():
@@ -258,9 +264,3 @@ def test_a_worker_that_is_killed_is_left_behind_and_comes_back():
         assert [record.workers for record in made.records][-3:] == [2, 2, 2]
         assert min(record.workers for record in made.records) == 1
         assert np.isfinite(model.evaluate(x, x[:, :1], verbose=0))
-
-
-def await_return(made) -> None:
-    give_up = time.monotonic() + 30
-    while not made.rounds.workers.has_returned() and time.monotonic() < give_up:
-        time.sleep(0.1)

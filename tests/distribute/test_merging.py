@@ -65,7 +65,7 @@ def test_the_core_is_due_when_every_live_worker_has_delivered_a_whole_update(mer
     merging.workers.live.discard(2)
     merging.merge(turn(), 0)
     assert merging.functions.versions == [1]
-    merging.begin_anew()
+    merging.begin_anew(merging.functions)
     merging.merge(turn(push="whole"), 0), merging.merge(turn(push="whole"), 1)
     assert merging.functions.versions == [1, 1]
 

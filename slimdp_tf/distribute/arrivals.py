@@ -65,9 +65,8 @@ class Arrivals(Rounds):
             self.cache.leave_behind()  # by what was merged since the chief last looked
             self._send()
         pulls = {"everything", "answer"} | {self._pull_of(worker) for worker in self.workers.live}
-        functions = self.binding.functions.prepare(
-            step, self._traces[step], pulls, self.method if is_exchanging else None
-        )
+        prepare, ends_with = self.binding.functions.prepare, self.method if is_exchanging else None
+        functions = prepare(step, self._traces[step], pulls, ends_with)
         with self._state:
             self._task = Task(step, functions, handles, arguments, is_exchanging)
             self._course.ask(steps, ahead)

@@ -1,6 +1,7 @@
 """Trains on a local cluster in a network namespace of its own and writes down what crossed the wire, round by round.
 
     unshare --net python -m tests.distribute.wire_rounds RESULT.json
+    unshare --net python -m tests.distribute.wire_rounds RESULT.json others   # totals of all other methods
 
 Two counters are read after every round, neither of which knows anything of this package:
 
@@ -38,6 +39,36 @@ METHODS = {
     "slim": methods.slim(ALPHA, BETA, q=Q),
     "slim, derived": methods.slim(ALPHA, BETA, q=Q, explorer_keys="derived"),
     "slim_quant": methods.slim_quant(ALPHA, BETA, q=Q, explorer_keys="derived"),
+}
+
+OTHERS = {  # with ratios at which what a round costs anyway, the column "empty" of `test_wire.py`, is little
+    "half": methods.half(),
+    "one_bit": methods.one_bit(),
+    "terngrad": methods.terngrad(),
+    "adaptive_quant": methods.adaptive_quant(8),
+    "distribution_quant": methods.distribution_quant(),
+    "top_k": methods.top_k(0.7),
+    "local_combine": methods.local_combine("error", 0.7),
+    "random_k": methods.random_k(0.3),
+    "dgc": methods.dgc(0.3, warmup=0),
+    "threshold": methods.threshold(1e-7),
+    "relevance": methods.relevance(0.3),
+    "predictive": methods.predictive(0.3),
+    "sampled_rows": methods.sampled_rows(300, 300, tall=1000),
+    "local_sgd": methods.local_sgd(2),
+    "post_local_sgd": methods.post_local_sgd(2, 4),
+    "adaptive_period": methods.adaptive_period(2, 2),
+    "fed_avg": methods.fed_avg(2),
+    "easgd": methods.easgd(),
+    "eamsgd": methods.eamsgd(),
+    "bmuf": methods.bmuf(tau=2),
+    "diloco": methods.diloco(2),
+    "loss_weighted": methods.loss_weighted(),
+    "event_triggered": methods.event_triggered(),
+    "backup_workers": methods.backup_workers(),
+    "k_sync": methods.k_sync(1),
+    "plump, async": methods.plump(pacing="async"),
+    "slim, async": methods.slim(ALPHA, BETA, q=Q, memory="carry", pacing="async"),
 }
 
 EMPTY = ("plump", "slim_quant")  # a round moves the fewest and the most tensors
@@ -124,6 +155,14 @@ class Trial:
             rows.append({"counted": counted, "crossed": between(before, after), "misses": record.cache_misses})
         return rows
 
+    def total(self) -> dict[str, int]:
+        """What the strategy counted, and what crossed, of all that a second `fit` moves."""
+        self.fit(ROUNDS // 4)
+        before, counted = self.counters.read(), self.strategy.traffic.exchange_bytes
+        self.fit(ROUNDS // 2)
+        crossed = between(before, self.counters.read())["lo"]
+        return {"counted": self.strategy.traffic.exchange_bytes - counted, "crossed": crossed}
+
     def visits(self) -> dict[str, dict]:
         """What the chief moves when a user reads the weights, and when a user sets them and trains on."""
         for _ in range(2):  # the first time warms up
@@ -148,7 +187,9 @@ def main() -> None:
         roles = {os.getpid(): "chief"}
         roles.update({cluster.pid("worker", i): "worker" for i in range(WORKERS)})
         roles.update({cluster.pid("ps", i): "ps" for i in range(PS)})
-        for name, method in METHODS.items():
+        for name, method in OTHERS.items() if sys.argv[2:] == ["others"] else ():
+            found[name] = Trial(cluster, method, WIDTH, Counters(roles)).total()
+        for name, method in METHODS.items() if not found else ():
             trial = Trial(cluster, method, WIDTH, Counters(roles))
             found[name] = {"n": trial.model.count_params(), "rounds": trial.rounds()}
             if name in EMPTY:

@@ -1,0 +1,44 @@
+"""The bytes that are counted against those that crossed an interface, for the methods that `test_wire.py` leaves out."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from slimdp_tf import methods
+from tests import sources
+from tests.distribute.namespaces import why_not
+from tests.distribute.wire_rounds import METHODS, OTHERS
+
+WITHIN = 0.02
+
+
+def test_no_method_is_forgotten():
+    measured = {method.name for method in (*METHODS.values(), *OTHERS.values())}
+    assert measured >= {getattr(methods, name)().name for name in methods.names()}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    if reason := why_not():
+        pytest.skip(f"the wire cannot be measured: network namespaces are not permitted here ({reason})")
+    path = tmp_path_factory.mktemp("wire") / "found.json"
+    command = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    command += [sys.executable, "-m", "tests.distribute.wire_rounds", str(path), "others"]
+    run = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True, timeout=580)
+    if run.returncode:
+        pytest.fail(f"wire_rounds ended with code {run.returncode}:\n{run.stderr[-4000:]}")
+    measured = json.loads(path.read_text())
+    print(f"\n{'method':20}{'counted':>14}{'crossed':>14}{'crossed /':>11}")
+    for name, moved in measured.items():
+        counted, crossed = moved["counted"], moved["crossed"]
+        print(f"{name:20}{counted:14,}{crossed:14,}{crossed / counted - 1:+11.2%}")
+    return measured
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_interface_moves_what_is_counted(found, name):
+    assert found[name]["crossed"] == pytest.approx(found[name]["counted"], rel=WITHIN)

@@ -1,4 +1,4 @@
-"""The bytes that are counted against those that crossed an interface, for the methods that `test_wire.py` leaves out."""
+"""The bytes that are counted against those that crossed an interface, for methods that `test_wire.py` leaves out."""
 
 import json
 import subprocess

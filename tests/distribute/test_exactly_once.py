@@ -1,8 +1,8 @@
 """Every push counts once or not at all, whatever is killed while it travels.
 
-Each local step of worker k adds exactly 1 to the entries that belong to it, and the servers add up what they are sent:
-an entry of the servers' model is the number of steps of its worker that were merged. Workers are killed at random moments
-and started anew: 6, or SLIMDP_KILLS of them.
+Each local step of worker k adds exactly 1 to the entries that belong to it, and the servers add up what they are
+sent: an entry of the servers' model is the number of steps of its worker that were merged. Workers are killed at
+random, 6 times or SLIMDP_KILLS times, and started anew.
 """
 
 import collections

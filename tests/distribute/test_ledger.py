@@ -16,7 +16,7 @@ def make_ledger() -> Ledger:
 
 def make_report(pushed: int) -> Report:
     moved = np.array([[pushed, 0, 2, 0], [0, 1, 0, 0]], float)
-    return Report(np.array([0.1, 0.2, 0.3]), 2, 0.5, moved, np.zeros(2), 0.0, np.zeros(0), [])
+    return Report(np.array([0.1, 0.2, 0.3]), 2, 0.5, moved, np.zeros(2), 0.0, False, np.zeros(0), [])
 
 
 def test_who_came_too_late_counts_with_the_next_round():

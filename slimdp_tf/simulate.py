@@ -193,3 +193,21 @@ def simulate(
     for _ in range(rounds):
         simulation.run_round(train, simulation.planned)
     return simulation
+
+
+def overlapped(train: Train) -> Train:
+    """`train` as workers do it that exchange the round before meanwhile (`SlimDPStrategy(..., overlap=True)`).
+
+    A round begins where the last one ended, before its exchange; what the exchange changed is taken over afterwards:
+    x <- l + (train(x) - x), with the exchanged copy l. The result is what is exchanged next.
+    """
+    begun: dict[int, np.ndarray] = {}
+
+    def delayed(worker: int, weights: np.ndarray, steps: int, number: int):
+        x = begun.get(worker, weights)
+        trained = train(worker, x, steps, number)
+        trained, *loss = trained if isinstance(trained, tuple) else (trained,)
+        begun[worker] = (weights + (np.asarray(trained, np.float32) - x)).astype(np.float32)
+        return (begun[worker], *loss) if loss else begun[worker]
+
+    return delayed

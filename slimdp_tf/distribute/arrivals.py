@@ -33,7 +33,7 @@ class Arrivals(Rounds):
         merging: merges the pushes; its `order` is the order in which they were.
     """
 
-    make_shared, make_functions = ArrivingShared, ArrivalFunctions
+    make_shared, make_functions, can_rest = ArrivingShared, ArrivalFunctions, False
 
     def __init__(self, workers, servers, method, seed, on_nonfinite):
         super().__init__(workers, servers, method, seed, on_nonfinite)

@@ -43,7 +43,7 @@ class RoundFunctions:
 
     def rest(self, pull: str):
         """As `worker`, for a pull alone: no iterators, no tensors, no step."""
-        return self.worker(_REST, _do_nothing, pull, None)
+        return self.worker(REST, do_nothing, pull, None)
 
     def merge(self, whole: bool, refresh: bool):
         """The concrete function (round i64[]) -> i64[workers + 1]: verdict on each push, and the core's entries."""
@@ -62,16 +62,16 @@ class RoundFunctions:
     def _work(self, step, local_steps, pull, push, handles, arguments, steps, number, worker):
         shared = list(self.cache.shared.values())
         begun = tf.timestamp()
-        pulled, matches = [_no_bytes(s) for s in shared], tf.zeros([2], tf.int64)
+        pulled, matches = [no_bytes(s) for s in shared], tf.zeros([2], tf.int64)
         if pull is not None:
             adopted = [s.adopt(number, worker, pull == "everything") for s in shared]
             pulled, matches = [counts for counts, _ in adopted], tf.add_n([m for _, m in adopted])
-        adopted_at = _time_after([*pulled, matches])
+        adopted_at = time_after([*pulled, matches])
         with tf.control_dependencies([adopted_at]):
             done, outputs = local_steps(handles, arguments, steps)
         loss = tf.reduce_sum(outputs[0][:1]) if step.has_loss else tf.constant(float("nan"), tf.float64)
-        trained_at = _time_after([done, *outputs])
-        pushed, explored, is_still = [_no_bytes(s) for s in shared], tf.zeros([], tf.int64), tf.constant(False)
+        trained_at = time_after([done, *outputs])
+        pushed, explored, is_still = [no_bytes(s) for s in shared], tf.zeros([], tf.int64), tf.constant(False)
         if push is not None:  # a worker without data has nothing to say
             nothing = [*pushed, explored, is_still]
             note = tf.stack([tf.cast(loss, tf.float32), tf.cast(done, tf.float32)])
@@ -79,7 +79,7 @@ class RoundFunctions:
             *pushed, explored, is_still = tf.cond(
                 is_due, lambda: self._push(number, worker, push, note), lambda: nothing
             )
-        pushed_at = _time_after([*pushed, explored])
+        pushed_at = time_after([*pushed, explored])
         seconds = [adopted_at - begun, trained_at - adopted_at, pushed_at - trained_at]
         counts = tf.concat([tf.concat([out, into], 1) for out, into in zip(pushed, pulled)], 0)
         metrics = [v.value() for v in self.cache.of_role(Role.SUM)]
@@ -113,18 +113,20 @@ class RoundFunctions:
         return tf.concat([tf.cast(verdicts, tf.int64), [core]], 0)
 
 
-_REST = Step(lambda elements, arguments: [], [], [], False)
+REST = Step(lambda elements, arguments: [], [], [], False)
 
 
-def _do_nothing(handles, arguments, steps):
+def do_nothing(handles, arguments, steps):
     """No local step: (steps done i32[], outputs)."""
     return tf.zeros([], tf.int32), []
 
 
-def _time_after(tensors: list[tf.Tensor]) -> tf.Tensor:
+def time_after(tensors: list[tf.Tensor]) -> tf.Tensor:
+    """The time, in seconds, when all of `tensors` are there. f64[]"""
     with tf.control_dependencies(tensors):
         return tf.timestamp()
 
 
-def _no_bytes(shared: Shared) -> tf.Tensor:
+def no_bytes(shared: Shared) -> tf.Tensor:
+    """The counts of nothing pushed, or nothing pulled."""
     return tf.zeros([len(shared.blocks), 2], tf.int64)

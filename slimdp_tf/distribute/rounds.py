@@ -44,6 +44,7 @@ class Rounds:
     """
 
     make_shared, make_functions = Shared, RoundFunctions
+    can_rest = True  # whether nothing is under way between two rounds, so that a snapshot may be taken
 
     def __init__(self, workers: Workers, servers: Servers, method: Method, seed: int, on_nonfinite: str):
         self.workers, self.servers, self.method, self.seed = workers, servers, method, seed
@@ -57,6 +58,7 @@ class Rounds:
         self._traces: dict[Step, object] = {}
         self.binding = Binding(self.cache, method, seed, self.settle, self.make_shared, self.make_functions)
         self._needs_everything: set[int] = set()
+        self.not_finite: list[int] = []  # whose update the last merge refused for that
         self._has_answer = False
 
     def graph_of(self, step: Step):
@@ -224,10 +226,10 @@ class Rounds:
             self._needs_everything |= {w for w in self.workers.live if verdicts[w] != MERGED}
         if self.method.pulls_whole(self.round):
             self._needs_everything |= self.workers.live
-        not_finite = [w for w in refused if verdicts[w] == NOT_FINITE]
-        if not_finite:
-            self.cache.cleanse(not_finite)
-            self._refusals.note(self.round, not_finite)
+        self.not_finite = [w for w in refused if verdicts[w] == NOT_FINITE]
+        if self.not_finite:
+            self.cache.cleanse(self.not_finite)
+            self._refusals.note(self.round, self.not_finite)
         self._stillness.note(reports)
         self._record(list(reports.values()), int(core), len(refused), started, worked)
         self._has_answer, self._unfinished = True, Unfinished()

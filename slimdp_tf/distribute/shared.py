@@ -59,8 +59,7 @@ class Shared:
         else:
             pulled, counts = self._take_answers(round_number - 1, worker)
         values = self.layout.restore(pulled)
-        for variable, value in zip(self.layout.variables, values):
-            variable.assign(value)
+        self.write_local(values)
         keys, matches = self.renew_keys()
         with tf.control_dependencies(values):  # who waits for the counts waits for what they count
             return tf.stack(counts) + keys, matches
@@ -77,8 +76,7 @@ class Shared:
     def _take_answers(self, merged: tf.Tensor, worker: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         draw = self.exchange.draw(merged, -1 if self.exchange.method.shares_answer else worker)
         changes, counts = [], []
-        reads = self._flat.hold([v.value() for v in self.layout.variables])
-        for j, (block, read) in enumerate(zip(self.blocks, reads)):
+        for j, (block, read) in enumerate(zip(self.blocks, self._flat.hold(self.read_local()))):
             payload = fetch(block.read_answer(), block.device, self.exchange.sizes[j])
             agreed = dict(self._agreed(j), pushed=self._shelves[j]["pushed"].read(), round=merged)
             change, edits = self.exchange.take_over(j, self.state(j), read, payload, agreed, draw)
@@ -100,7 +98,7 @@ class Shared:
             is nothing but zeros, bool[].
         """
         draw = self.exchange.draw(round_number, worker)
-        local = self.layout.flatten([v.value() for v in self.layout.variables])
+        local = self.layout.flatten(self.read_local())
         counts, explored, returned, nothing, stored = [], tf.zeros([], tf.int64), [], [], []
         for j, block in enumerate(self.blocks):
             agreed = dict(self._agreed(j), round=round_number)
@@ -114,8 +112,7 @@ class Shared:
             counts.append(tf.stack(payload_bytes(payload)))
             nothing.append(is_nothing(payload))
         if self.exchange.method.up.memory.returns:
-            for variable, value in zip(self.layout.variables, self.layout.restore(returned)):
-                variable.assign(value)
+            self.write_local(self.layout.restore(returned))
         with tf.control_dependencies(stored):
             return tf.stack(counts), explored, tf.reduce_all(nothing)
 
@@ -140,6 +137,15 @@ class Shared:
             matches += tf.where(is_same, tf.constant([1, 0], tf.int64), tf.constant([0, 1], tf.int64))
         return tf.stack(counts), matches
 
+    def read_local(self) -> list[tf.Tensor]:
+        """What the worker here exchanges, a value per variable: its weights."""
+        return [variable.value() for variable in self.layout.variables]
+
+    def write_local(self, values: list[tf.Tensor]) -> None:
+        """Sets what `read_local` reads."""
+        for variable, value in zip(self.layout.variables, values):
+            variable.assign(value)
+
     def state(self, block: int) -> State:
         """What the worker here keeps of a block."""
         held = (*self.exchange.lists, "share", "signature", "pushed")
@@ -161,18 +167,15 @@ class Shared:
 
     def merge(self, round_number: tf.Tensor, verdicts: tf.Tensor, whole: bool, refresh: bool) -> None:
         """Folds the round on every server, makes the answers ready, and chooses new keys where `refresh`."""
-        values, updates = [], []
+        folded = []
         for block in self.blocks:
             chosen = block.choices()
-            value, update = block.fold(round_number, verdicts, whole, chosen, refresh)
-            values.append(value)
-            updates.append(update)
+            folded.append(block.fold(round_number, verdicts, whole, chosen, refresh))
             block.prepare_answers(chosen)
         if refresh:
-            keys = self.exchange.refresh(
-                values, updates, self._on, [block.lists["core"].read() for block in self.blocks]
-            )
-            self.set_keys(keys, round_number + 1)
+            values, updates = map(list, zip(*folded))
+            keys = [block.lists["core"].read() for block in self.blocks]
+            self.set_keys(self.exchange.refresh(values, updates, self._on, keys), round_number + 1)
 
     def core_entries(self) -> tf.Tensor:
         """Entries in the core, over all blocks, i64[]."""

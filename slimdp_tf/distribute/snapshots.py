@@ -61,10 +61,10 @@ class Keeper:
         max_to_keep: int = 3,
     ):
         check_schedule(every_rounds, every_s, max_to_keep)
-        if rounds.method.pacing != "sync":
+        if not rounds.can_rest:
             raise ValueError(
-                "Snapshots are taken between rounds, so the method must have pacing='sync'. "
-                f"Received: {rounds.method.name} with pacing={rounds.method.pacing!r}"
+                "Snapshots are taken between rounds, so the method's pacing must be 'sync', and overlap False. "
+                f"Received: {rounds.method.name} with pacing={rounds.method.pacing!r}, in {type(rounds).__name__}"
             )
         self.rounds, self.file = rounds, SnapshotFile(directory, max_to_keep)
         self.every_rounds, self.every_s = every_rounds, every_s

@@ -11,14 +11,12 @@ import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.arguments import check_arguments
-from slimdp_tf.distribute.arrivals import Arrivals
 from slimdp_tf.distribute.calls import call_within
 from slimdp_tf.distribute.cluster import PartialCluster
 from slimdp_tf.distribute.custom_loop import CustomLoop
 from slimdp_tf.distribute.data import ShardedDataset
 from slimdp_tf.distribute.extended import Extended
-from slimdp_tf.distribute.quorum import Quorum
-from slimdp_tf.distribute.rounds import Rounds
+from slimdp_tf.distribute.pacings import rounds_for
 from slimdp_tf.distribute.serve import serve
 from slimdp_tf.distribute.servers import Servers
 from slimdp_tf.distribute.snapshots import Keeper
@@ -45,6 +43,8 @@ class SlimDPStrategy(_tf.StrategyBase):
         cluster_deadline_s: seconds to wait for the servers, and for one worker when none is left.
         on_nonfinite: what to do when a worker's update is not finite; it never reaches the weights: "raise", "skip", or
             "rollback" to the last snapshot.
+        overlap: whether the exchange of a round runs while the next one trains; what a round has trained then reaches
+            the other workers one round later. For `fit`, with methods in step.
 
     Raises:
         ValueError: the cluster or an argument cannot be used; the message says what, allowed and received.
@@ -61,8 +61,9 @@ class SlimDPStrategy(_tf.StrategyBase):
         worker_deadline_s: float = 300.0,
         cluster_deadline_s: float = 60.0,
         on_nonfinite: str = "raise",
+        overlap: bool = False,
     ):
-        check_arguments(method, seed, on_nonfinite, timeout_s, worker_deadline_s, cluster_deadline_s)
+        check_arguments(method, seed, on_nonfinite, overlap, timeout_s, worker_deadline_s, cluster_deadline_s)
         resolver = cluster_resolver or tf.distribute.cluster_resolver.TFConfigClusterResolver()
         spec, job, index = resolve(resolver)
         if job != "chief":
@@ -85,8 +86,7 @@ class SlimDPStrategy(_tf.StrategyBase):
         workers = Workers(worker_devices(len(names)), names, worker_deadline_s, cluster_deadline_s)
         devices = [f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(len(spec["ps"]))]
         servers = Servers(devices, [f"ps {i} at {address}" for i, address in enumerate(spec["ps"])], cluster_deadline_s)
-        make_rounds = Arrivals if self.method.pacing == "async" else Quorum if self.method.spare else Rounds
-        self.rounds = make_rounds(workers, servers, self.method, seed, on_nonfinite)
+        self.rounds = rounds_for(self.method, overlap)(workers, servers, self.method, seed, on_nonfinite)
         self._is_on_chief = False
         self.feed: Callable[[], object] = lambda: None  # what `fit` iterates over, for callbacks
         tf.distribute.Strategy.__init__(self, Extended(self, resolver, self.rounds.cache))

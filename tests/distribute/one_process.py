@@ -10,10 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.arrivals import Arrivals
 from slimdp_tf.distribute.local_variable import LocalVariable, Vector, write_handle
-from slimdp_tf.distribute.quorum import Quorum
-from slimdp_tf.distribute.rounds import Rounds
+from slimdp_tf.distribute.pacings import rounds_for
 from slimdp_tf.distribute.servers import Servers
 from slimdp_tf.distribute.step import Step
 from slimdp_tf.distribute.workers import Workers
@@ -68,9 +66,9 @@ class Drill:
     """
 
     def __init__(self, method: Method, start: list[np.ndarray], workers: int, ps: int, moves: np.ndarray, **arguments):
-        settings = {"seed": 3, "on_nonfinite": "raise", **arguments}
+        settings = {"seed": 3, "on_nonfinite": "raise", "overlap": False, **arguments}
         self.method, self.moves = method, tf.Variable(np.asarray(moves, np.float32))
-        make_rounds = Arrivals if method.pacing == "async" else Quorum if method.spare else Rounds
+        make_rounds = rounds_for(method, settings.pop("overlap"))
         self.rounds = make_rounds(make_workers(workers), make_servers(ps), method, **settings)
         self.weights = [
             make_variable(v.astype("float32"), self.rounds.cache, name=f"w{i}") for i, v in enumerate(start)

@@ -88,8 +88,8 @@ def _find(call: MethodCall, known: Sequence[str]) -> Contender:
     if call.name not in known:
         own = "; or your own: --contender=module:function"
         raise ValueError(describe_unknown("contender", [call.name], known) + own)
-    _check_options(call.name, methods.options(call.name), call.options)
-    getattr(methods, call.name)(**call.options)  # refuses values that are not allowed
+    _check_options(call.name, [*methods.options(call.name), "overlap"], call.options)
+    slimdp.make_method(call.name, call.options)  # refuses values that are not allowed
     return Contender(call.label, text, functools.partial(slimdp.launch, method=call.name, **call.options), False)
 
 

@@ -109,7 +109,7 @@ def plan(call: MethodCall, rate: str, site: Site, loads: dict[Method, Load], cos
         found = []
         for m in (method, dense_of(method)):
             there = dataclasses.replace(site, rate=bits, step_s=costs.step_s[m])
-            found.append(forecast(loads[m], m.p, there, costs.exchange_s[m]))
+            found.append(forecast(loads[m], loads[m].steps or m.p, there, costs.exchange_s[m]))
         return found[0], found[1]
 
     def gain_at(bits: float) -> float:
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str]) -> int:
         chosen = list({method: 0 for call in calls for method in (call.make(), dense_of(call.make()))})
         entries, shapes = _read_size(given)
         loads = {method: count_load(method, entries, shapes) for method in chosen}
-        costs = _find_costs(given, chosen, entries)
+        costs = _find_costs(given, loads, entries)
         lines = []
         for rate in rates:
             bits = costs.rate if rate.mbit_s is None else 1e6 * rate.mbit_s
@@ -168,14 +168,22 @@ def _read_size(given) -> tuple[int, list[tuple[int, ...]]]:
     return sum(math.prod(shape) for shape in shapes), shapes
 
 
-def _find_costs(given, chosen: Sequence[Method], entries: int) -> Costs:
+def without_links(costs: Costs, loads: dict[Method, Load], workers: int, ps: int) -> Costs:
+    """Takes off what the links needed between hosts of their own while the exchange was measured."""
+    site = Site(workers, ps, 0.0, costs.rate)
+    links = {method: forecast(loads[method], 1, site, 0.0).link_s for method in costs.exchange_s}
+    return dataclasses.replace(costs, exchange_s={m: max(0.0, s - links[m]) for m, s in costs.exchange_s.items()})
+
+
+def _find_costs(given, loads: dict[Method, Load], entries: int) -> Costs:
+    chosen = list(loads)
     if not given.measure:
         step_s, exchange_s = given.step_ms / 1e3, _CALLS_S + _ENTRY_S * entries
         return Costs(dict.fromkeys(chosen, step_s), dict.fromkeys(chosen, exchange_s), math.inf)
     build = functools.partial(read_model, given.model) if given.model else functools.partial(make_rows, entries)
     wanted = chosen, build, entries, given.batch_size, given.repeats
     if os.environ.get("TF_CONFIG"):
-        costs = measure(None, *wanted)
+        costs = without_links(measure(None, *wanted), loads, given.workers, given.ps)
     else:
         check_memory(entries, given.workers, given.ps, 1)
         with local_cluster(given.workers, given.ps) as cluster:

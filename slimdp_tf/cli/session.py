@@ -49,7 +49,7 @@ def make_strategy(experiment: Experiment, cluster: Any) -> SlimDPStrategy:
         cluster: from `open_cluster`.
     """
     keras.utils.clear_session()  # of the run before: layers are counted anew
-    return SlimDPStrategy(cluster, experiment.method, seed=experiment.config.seed)
+    return SlimDPStrategy(cluster, experiment.method, seed=experiment.config.seed, overlap=experiment.config.overlap)
 
 
 def train_in(

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from slimdp_tf.distribute.arrival_functions import ArrivalFunctions
 from slimdp_tf.distribute.arrival_slots import ArrivingShared
-from slimdp_tf.distribute.calls import GONE, constant_here
+from slimdp_tf.distribute.calls import GONE, WATCH_S, constant_here
 from slimdp_tf.distribute.lanes import Course, Lane, Task, Turn, soonest
 from slimdp_tf.distribute.merging import Merging
 from slimdp_tf.distribute.reports import Report, Unfinished, mean_loss
@@ -50,13 +50,7 @@ class Arrivals(Rounds):
         self.merging.begin_anew(self.binding.functions)
 
     def _run(self, step, handles, arguments, steps, is_exchanging, ahead) -> list[Report]:
-        """One round of each worker, whoever does them; see `Rounds.run`.
-
-        Args:
-            step, handles, arguments, steps, is_exchanging: as there.
-            ahead: further local steps that will be asked for in this epoch: workers may begin them. With 0 the call
-                ends when all workers have ended.
-        """
+        """One round of each worker, whoever does them; with nothing `ahead` it ends when all workers have ended."""
         started = time.perf_counter()
         self._refusals.begin(self.snapshots is not None)
         is_changed = self.workers.has_returned() or any(v.is_dirty for v in self.cache.variables)
@@ -64,7 +58,8 @@ class Arrivals(Rounds):
             self._pause()
             self.cache.leave_behind()  # by what was merged since the chief last looked
             self._send()
-        pulls = {"everything", "answer"} | {self._pull_of(worker) for worker in self.workers.live}
+        with self._state:
+            pulls = {"everything", "answer"} | {self._pull_of(worker) for worker in self.workers.live}
         prepare, ends_with = self.binding.functions.prepare, self.method if is_exchanging else None
         functions = prepare(step, self._traces[step], pulls, ends_with)
         with self._state:
@@ -80,10 +75,11 @@ class Arrivals(Rounds):
         """Waits until no worker does anything; what was done beside `run` is merged and recorded."""
         started = time.perf_counter()
         self._pause()
+        task, self._task = self._task, None  # nobody begins anything more
         done = self._collect(is_last=True) if self._done else []
-        if done and self._task is not None:
+        if done and task is not None:
             known = len(self.records)
-            self._conclude(done, started, self._task.is_exchanging)
+            self._conclude(done, started, task.is_exchanging)
             self.ledger.tell(known)
         self._end_course()
 
@@ -108,8 +104,9 @@ class Arrivals(Rounds):
             self.servers.call(functools.partial(self.merging.renew, worker), purpose)
 
     def _pull_of(self, worker: int) -> str | None:
-        self._has_answer = self._lanes[worker].has_answer
-        return super()._pull_of(worker)
+        if worker in self._needs_everything:
+            return "everything"
+        return "answer" if self._lanes[worker].has_answer else None
 
     # -- rounds of workers; the caller holds the state ------------------------------------------------------------
 
@@ -141,6 +138,8 @@ class Arrivals(Rounds):
                 lane.is_held = lane.is_held or error is not None
                 self._done.append((worker, report, error))
                 self._begin_turns()
+            elif report is not None:  # late: what it moved counts with the next record
+                self.ledger.uncounted.append(report)
             self._state.notify_all()
 
     def _work(self, turn: Turn, worker: int) -> Report | None:
@@ -187,10 +186,10 @@ class Arrivals(Rounds):
 
     def _await(self, is_there) -> None:
         """Waits for something, for nobody to be busy, or for the deadline of a worker, which is lost then."""
-        patience = soonest(self._lanes) - time.monotonic()
-        self._state.wait_for(
-            lambda: is_there() or not any(lane.is_busy for lane in self._lanes), min(max(patience, 0.0), 1e6)
-        )
+        patience = min(max(soonest(self._lanes) - time.monotonic(), 0.0), WATCH_S)
+        is_over = self._state.wait_for(lambda: is_there() or not any(lane.is_busy for lane in self._lanes), patience)
+        if not is_over and patience == WATCH_S:
+            self.servers.watch(f"in round {self.round}")
         for worker, lane in enumerate(self._lanes):
             if lane.is_busy and worker not in self.workers.live:  # another call found it gone
                 lane.forsake()
@@ -225,9 +224,8 @@ class Arrivals(Rounds):
     def _end_course(self) -> None:
         self._task, self._course = None, Course(self.method.staleness)
         for lane in self._lanes:
-            lane.turns, lane.steps, lane.is_ended = 0, 0, False
-
-    # -- afterwards -----------------------------------------------------------------------------------------------
+            lane.turns, lane.steps, lane.is_ended, lane.is_held = 0, 0, False, False
+        self.merging.not_finite.clear()
 
     def _conclude(self, done: list[tuple[int, Report]], started: float, is_exchanging: bool) -> list[Report]:
         done = sorted(done, key=lambda entry: entry[0])
@@ -238,6 +236,7 @@ class Arrivals(Rounds):
             whole, started = self._unfinished.add(dict(done), started)
             reports = list(whole.values())
         if is_exchanging and any(report.steps for report in reports):
+            self._stillness.note(dict(done))
             core, refused, more = self.merging.take_figures()
             self._record(reports, core, refused, started, time.perf_counter(), **more)
             self._unfinished = Unfinished()

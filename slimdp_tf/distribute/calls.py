@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -50,6 +51,7 @@ class CallThread:
     def __init__(self, name: str, around: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext):
         self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
         self._around = around
+        self.ended_at = time.monotonic()  # when its last call ended
         threading.Thread(target=self._serve, daemon=True, name=name).start()
 
     def submit(self, function: Callable[[], object]) -> Call:
@@ -63,12 +65,20 @@ class CallThread:
             call = self._calls.get()
             with self._around():
                 call.run()
+            self.ended_at = time.monotonic()
             del call  # what it holds must not live until the next one
+
+
+def run_apart(function: Callable[[], object], name: str) -> Call:
+    """A call of `function` in a thread that ends with it."""
+    call = Call(function)
+    threading.Thread(target=call.run, daemon=True, name=name).start()
+    return call
 
 
 def call_within(function: Callable[[], object], seconds: float, complaint: str) -> object:
     """Runs `function` in a thread of its own; raises ClusterError(`complaint`) when it does not end in time."""
-    call = CallThread("slimdp call").submit(function)
+    call = run_apart(function, "slimdp call")
     if not call.ends_within(seconds):
         raise ClusterError(complaint)
     if call.error is not None:

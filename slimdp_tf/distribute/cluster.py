@@ -20,7 +20,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.calls import CallThread, ClusterError
+from slimdp_tf.distribute.calls import ClusterError, run_apart
 from slimdp_tf.distribute.spec import Spec, answers, check_spec
 from slimdp_tf.environment import LARGE_PAGES
 
@@ -130,7 +130,7 @@ class LocalCluster(PartialCluster):
         for process in self._processes.values():
             process.send_signal(signal.SIGCONT)  # nobody waits for a task that is suspended
         self.say_goodbye()
-        farewell = CallThread("slimdp leaves a cluster").submit(lambda: _tf.disconnect(self._spec))
+        farewell = run_apart(lambda: _tf.disconnect(self._spec), "slimdp leaves a cluster")
         farewell.ends_within(_FAREWELL_S)  # tasks that are busy answer late; when they are killed they answer no more
         for process in self._processes.values():
             process.kill()

@@ -99,7 +99,7 @@ class Lane:
 
     def welcome(self, beside: Lane | None, merges: int) -> None:
         """The worker is back, as far in this epoch as `beside`, and pulls everything."""
-        self.lost_ticket, self.pulled_at, self.is_ended = -1, merges, False
+        self.lost_ticket, self.pulled_at, self.is_ended, self.is_held = -1, merges, False, False
         if beside is not None:
             self.turns, self.steps = beside.turns, beside.steps
 

@@ -10,10 +10,13 @@ import queue
 import time
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
-from slimdp_tf.distribute.calls import GONE, Call
+from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute.calls import GONE, WATCH_S, Call
 from slimdp_tf.distribute.reports import Report
+from slimdp_tf.distribute.roles import Role
 from slimdp_tf.distribute.round_functions import RoundFunctions
 from slimdp_tf.distribute.rounds import Rounds
 from slimdp_tf.distribute.slots import ABSENT
@@ -38,12 +41,23 @@ class Quorum(Rounds):
     def __init__(self, workers, servers, method, seed, on_nonfinite):
         super().__init__(workers, servers, method, seed, on_nonfinite)
         self._late: dict[int, Call] = {}
+        self._sums: dict[int, np.ndarray] = {}  # what metrics hold on each worker
         self._missed, self._is_exchanging = 0, False
 
     def _run(self, step, handles, arguments, steps, is_exchanging, ahead) -> list[Report]:
         """One round, which ends when enough workers have pushed; see `Rounds.run`."""
-        self._is_exchanging = is_exchanging
-        return super()._run(step, handles, arguments, steps, is_exchanging, ahead)
+        self._is_exchanging, metrics = is_exchanging, self.cache.of_role(Role.SUM)
+        if any(v.is_dirty for v in metrics):
+            self._sums.clear()
+        reports = super()._run(step, handles, arguments, steps, is_exchanging, ahead)
+        if metrics and self._sums:  # those of the late count, too
+            self.cache.absorb(metrics, np.sum([self._sums[w] for w in sorted(self._sums)], 0))
+        return reports
+
+    def rewind(self, *place) -> None:
+        """See `Rounds.rewind`; what the late do belongs to rounds that are no more."""
+        super().rewind(*place)
+        self._late.clear()
 
     def settle(self) -> None:
         """Waits for those who are late, so that nobody does anything beside `run`."""
@@ -71,8 +85,11 @@ class Quorum(Rounds):
         answers, give_up = {}, time.monotonic() + self.workers.deadline_s
         while calls and sum(report is not None and report.steps > 0 for report in answers.values()) < wanted:
             try:
-                worker = arrived.get(timeout=max(0.0, give_up - time.monotonic()))
+                worker = arrived.get(timeout=min(WATCH_S, max(0.0, give_up - time.monotonic())))
             except queue.Empty:
+                if time.monotonic() < give_up:
+                    self.servers.watch(f"in round {self.round}")
+                    continue
                 for worker in calls:
                     self.workers.lose(worker)
                 break
@@ -83,13 +100,16 @@ class Quorum(Rounds):
         self._missed += len(behind)
         if not answers:
             self.servers.check(f"in round {self.round}")
-            self.workers.wait_for_any()
+            self.settle()  # who is late may be all that is left
+            if not self.workers.live:
+                self.workers.wait_for_any()
         return answers
 
     def _take(self, worker: int, call: Call, answers: dict[int, Report | None]) -> None:
         call.ends_within(self.workers.deadline_s)  # it has said that it is about to
         if call.error is None:
             answers[worker] = call.result
+            self._sums.update({} if call.result is None else {worker: call.result.sums})
             return
         try:
             self.workers.judge(worker, call.error)
@@ -103,9 +123,12 @@ class Quorum(Rounds):
                 del self._late[worker]
             elif call.ends_within(0.0):
                 del self._late[worker]
+                if isinstance(call.error, GONE) and _tf.is_alive(self.workers.devices[worker]):
+                    continue  # it was a server that it lost: the next round finds out
                 if call.error is not None:
                     self._take(worker, call, {})
                 elif call.result is not None:
+                    self._sums[worker] = call.result.sums
                     self.ledger.uncounted.append(call.result)
 
     def _merge(self, reports: dict[int, Report], is_whole: bool, started: float, worked: float) -> None:

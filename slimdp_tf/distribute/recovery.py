@@ -35,24 +35,27 @@ class Recovery:
         """
         rounds, keeper = self.rounds, self.rounds.snapshots
         if keeper is None or (snapshot := keeper.last()) is None:
+            how = "slimdp_tf.Snapshots(directory) among fit's callbacks, or strategy.checkpoint(directory), takes them"
+            if not rounds.can_rest:
+                how = "with pacing='async' or overlap=True there are none"
+            raise ClusterError(f"{error} What it held is lost, as there is no snapshot: {how}.") from error
+        number = snapshot.about["round"]
+        if self._count_attempt(number) > _ATTEMPTS:
             raise ClusterError(
-                f"{error} What it held is lost, as there is no snapshot: slimdp_tf.Snapshots(directory) among the "
-                "callbacks of fit, or strategy.checkpoint(directory), takes them."
+                f"{error} Going back to the snapshot of round {number} did not help {_ATTEMPTS} times. "
+                + self._tell_how_to_resume(snapshot)
             ) from error
         tf.get_logger().warning("%s Waiting up to %g s for it.", error, rounds.servers.deadline_s)
         try:
             rounds.servers.await_return(rounds.workers.devices)
+            for variable in rounds.cache.variables:
+                variable.is_stale = False  # what the chief did not fetch is lost
+            rounds.binding.let_go()
+            rounds.binding.renew()
+            rounds.workers.furnish_again()  # passes over the data begin where the round that failed began
+            self._go_back(snapshot, "Every server answers again")
         except ClusterError as away:
-            raise ClusterError(
-                f"{error} {away} To resume, start the cluster and the same program again: it goes on from the snapshot "
-                f"of round {snapshot.about['round']} in {keeper.file.directory}."
-            ) from error
-        for variable in rounds.cache.variables:
-            variable.is_stale = False  # what the chief did not fetch is lost
-        rounds.binding.let_go()
-        rounds.binding.renew()
-        rounds.workers.furnish_again()  # passes over the data begin where the round that failed began
-        self._go_back(snapshot, "Every server answers again")
+            raise ClusterError(f"{error} {away} {self._tell_how_to_resume(snapshot)}") from error
 
     def after_refusal(self) -> None:
         """Goes back because updates were not finite.
@@ -68,14 +71,24 @@ class Recovery:
                 f"in {keeper.file.directory}."
             )
         number = snapshot.about["round"]
-        self._attempts = self._attempts + 1 if number == self._last_round else 1
-        self._last_round = number
-        if self._attempts > _ATTEMPTS:
+        if self._count_attempt(number) > _ATTEMPTS:
             raise NonFiniteUpdateError(
                 f"An update of round {self.rounds.round - 1} is not finite, after going back to the snapshot of round "
                 f"{number} {_ATTEMPTS} times."
             )
         self._go_back(snapshot, "An update was not finite")
+
+    def _count_attempt(self, number: int) -> int:
+        """How often the snapshot of round `number` has been gone back to in a row, with this time."""
+        self._attempts = self._attempts + 1 if number == self._last_round else 1
+        self._last_round = number
+        return self._attempts
+
+    def _tell_how_to_resume(self, snapshot) -> str:
+        return (
+            "To resume, start the cluster and the same program again: it goes on from the snapshot of round "
+            f"{snapshot.about['round']} in {self.rounds.snapshots.file.directory}."
+        )
 
     def _go_back(self, snapshot, why: str) -> None:
         number = snapshot.about["round"]

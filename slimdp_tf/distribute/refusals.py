@@ -15,9 +15,15 @@ class Refusals:
     Args:
         kind: one of `KINDS`.
         names: what errors call each worker.
+        can_rest: whether snapshots can be taken, to roll back to.
     """
 
-    def __init__(self, kind: str, names: list[str]):
+    def __init__(self, kind: str, names: list[str], can_rest: bool = True):
+        if kind == "rollback" and not can_rest:
+            raise ValueError(
+                "on_nonfinite='rollback' needs snapshots, and so a method with pacing='sync', and overlap=False. "
+                "Received: pacing='async' or overlap=True"
+            )
         self.kind, self.names = kind, names
         self._error: NonFiniteUpdateError | None = None
         self.wants_rollback = False

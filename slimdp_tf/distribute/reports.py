@@ -46,7 +46,8 @@ class Report:
     def plus(self, later: Report) -> Report:
         """This and a later report of the same worker in the same round; sums and outputs are the later ones."""
         added = {name: getattr(self, name) + getattr(later, name) for name in ("seconds", "steps", "bytes", "matches")}
-        loss = np.average([self.loss, later.loss], weights=[self.steps, later.steps]) if added["steps"] else math.nan
+        trained = [report for report in (self, later) if report.steps]
+        loss = np.average([r.loss for r in trained], weights=[r.steps for r in trained]) if trained else math.nan
         return dataclasses.replace(later, explored=self.explored + later.explored, loss=float(loss), **added)
 
 

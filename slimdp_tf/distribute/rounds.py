@@ -53,7 +53,7 @@ class Rounds:
         self.records, self.listeners = self.ledger.records, self.ledger.listeners
         self.round = self.steps = 0
         self.signal, self._unfinished, self._stillness = Signal(), Unfinished(), Stillness(workers.names)
-        self._refusals = Refusals(on_nonfinite, workers.names)
+        self._refusals = Refusals(on_nonfinite, workers.names, self.can_rest)
         self.snapshots, self.recovery = None, Recovery(self)  # the `Keeper` to go back to, if there is one
         self._traces: dict[Step, object] = {}
         self.binding = Binding(self.cache, method, seed, self.settle, self.make_shared, self.make_functions)
@@ -85,7 +85,8 @@ class Rounds:
 
     def _begin_anew(self) -> None:
         """The servers' blocks are new: there is nothing to pull but everything."""
-        self._has_answer = False
+        self._has_answer, self._unfinished = False, Unfinished()  # what they moved cannot be told of other blocks
+        self.ledger.uncounted.clear()
 
     def bring_home(self) -> None:
         """Fetches everything to the chief before the cluster ends; after it nothing can be trained."""
@@ -197,6 +198,7 @@ class Rounds:
     def _ask(self, work: Callable[[int], Report | None], workers: list[int] | None = None) -> dict[int, Report | None]:
         """Runs `work` on live workers; those that wait for a server which hangs are lost as it is."""
         purpose = f"in round {self.round}"
+        self.servers.begin_wait()
         try:
             answers = self.workers.call(work, workers, watch=lambda: self.servers.watch(purpose))
         except GONE as error:  # the worker that says so is there: it is a server that it lost

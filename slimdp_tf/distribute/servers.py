@@ -9,7 +9,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.calls import GONE, WATCH_S, CallThread, ClusterError, brief
+from slimdp_tf.distribute.calls import GONE, WATCH_S, CallThread, ClusterError, brief, run_apart
 from slimdp_tf.distribute.spec import answers
 
 
@@ -44,9 +44,14 @@ class Servers:
             ClusterError: a server is gone or did not answer in time; it says which, and what for.
         """
         call, seconds = self._thread.submit(function), seconds or self.deadline_s
-        give_up = time.monotonic() + seconds
-        while not call.ends_within(min(WATCH_S, give_up - time.monotonic())):
-            if time.monotonic() >= give_up:
+        submitted, thread = time.monotonic(), self._thread
+        self.begin_wait()
+        while True:
+            # calls run one after another: the time of this one begins when the one before has ended
+            left = max(submitted, thread.ended_at) + seconds - time.monotonic()
+            if call.ends_within(min(WATCH_S, left)):
+                break
+            if max(submitted, thread.ended_at) + seconds <= time.monotonic():
                 raise ServerLost(f"No answer within {seconds:g} s from {self._silent()}, {purpose}.")
             self.watch(purpose)
         if isinstance(call.error, GONE):
@@ -64,6 +69,10 @@ class Servers:
         silent = self.find_silent()
         if silent:
             raise ServerLost(f"No answer from {', '.join(silent)}, {purpose}.")
+
+    def begin_wait(self) -> None:
+        """A wait begins: how long servers were silent in another one does not count."""
+        self._silent_since = None
 
     def watch(self, purpose: str) -> None:
         """Called every `WATCH_S` of a long wait: names servers that do not answer.
@@ -106,5 +115,5 @@ class Servers:
 
     def find_silent(self, seconds: float = 2.0) -> list[str]:
         """Names of the servers that do not answer within `seconds`, or as another process than the one they were."""
-        asked = [CallThread("slimdp asks a server").submit(lambda d=device: _tf.is_alive(d)) for device in self.devices]
+        asked = [run_apart(lambda d=device: _tf.is_alive(d), "slimdp asks a server") for device in self.devices]
         return [name for name, call in zip(self.names, asked) if not (call.ends_within(seconds) and call.result)]

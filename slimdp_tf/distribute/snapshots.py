@@ -94,6 +94,8 @@ class Keeper:
         held, rounds = self._bound(), self.rounds
         arrays = {f"servers/{name}": array for name, array in held.read_servers().items()}
         workers = held.read_workers()
+        if not workers:  # all were lost just now: it stays due
+            return
         for worker, own in workers.items():
             arrays.update({f"workers/{worker}/{name}": array for name, array in own.items()})
         fixed = rounds.cache.of_role(Role.FIXED)

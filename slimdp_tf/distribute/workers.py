@@ -139,6 +139,8 @@ class Workers:
 
     def lose(self, worker: int, error: BaseException | None = None) -> None:
         """A worker leaves `live`, by an error or because it did not answer in time; it is awaited in the background."""
+        if worker not in self.live:
+            return  # and awaited already
         error = error or TimeoutError(f"no answer within {self.deadline_s:g} s")
         self.live.discard(worker)
         self._lost_errors[worker] = error

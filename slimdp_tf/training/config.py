@@ -54,6 +54,7 @@ def new_config(name: str, model: str, data: str, method: str = "slim") -> Config
             "validation_steps": 0,  # batches; 0: all of the data
             "workers": 4,
             "ps": 2,
+            "overlap": False,  # whether a round's exchange runs while the next one trains
             "seed": 0,
             "workdir": "",
         }

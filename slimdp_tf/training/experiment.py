@@ -59,6 +59,11 @@ class Experiment:
         feed.count_steps(config.workers, config.batch_size)
         return cls(config, method, feed, label or config.method)
 
+    @property
+    def can_be_resumed(self) -> bool:
+        """Whether snapshots can be taken of it."""
+        return self.method.pacing == "sync" and not self.config.overlap
+
     def train(
         self, strategy: tf.distribute.Strategy, callbacks: Sequence[keras.callbacks.Callback] = (), **fit: Any
     ) -> Run:

@@ -58,7 +58,7 @@ def _replacing(original, replacement):
     def method(model, *args, **kwargs):
         strategy = _strategy_of(model)
         if strategy is None:
-            check_is_not_half_ours(model)
+            check_is_not_half_ours(getattr(getattr(model, "optimizer", None), "_distribution_strategy", None))
             return original(model, *args, **kwargs)
         return replacement(original, strategy, model, *args, **kwargs)
 

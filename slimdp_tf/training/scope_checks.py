@@ -25,9 +25,12 @@ def own_variables(variables) -> list[LocalVariable]:
     return list(found.values())
 
 
-def check_is_not_half_ours(model) -> None:
-    """Refuses a model that would train as if there were no cluster although a SlimDPStrategy is in use."""
-    ours = getattr(getattr(model, "optimizer", None), "_distribution_strategy", None)
+def check_is_not_half_ours(ours: object) -> None:
+    """Refuses a model that would train as if there were no cluster although a SlimDPStrategy is in use.
+
+    Args:
+        ours: the strategy under which its optimizer was made; None where there is none.
+    """
     if isinstance(ours, SlimDPStrategy) or isinstance(tf.distribute.get_strategy(), SlimDPStrategy):
         raise ValueError(
             "The model was built outside strategy.scope() but is used with a SlimDPStrategy: it would train on the "

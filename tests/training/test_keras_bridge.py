@@ -23,7 +23,7 @@ FILE = "slimdp_tf/training/keras_bridge.py"
 SUPPORTED = ("3.12", "3.15")  # what TensorFlow 2.20 and 2.21 were run with
 
 # Attributes with a leading underscore of objects that are not the bridge's own.
-PRIVATE = {"_autoconvert_optionals", "_distribution_strategy", "_inputs"}
+PRIVATE = {"_autoconvert_optionals", "_distribution_strategy", "_initial_epoch", "_inputs"}
 
 Trainer = trainer.TensorFlowTrainer
 
@@ -72,6 +72,11 @@ def test_what_is_replaced_is_there():
         assert list(inspect.signature(original(getattr(Trainer, name))).parameters) == ["self", "force"]
     assert list(inspect.signature(original(Trainer.train_on_batch)).parameters)[:3] == ["self", "x", "y"]
     assert keras.Model.mro().index(Trainer) > 0
+
+
+def test_an_epoch_to_begin_with_is_looked_at_by_fit():
+    assert keras.Sequential()._initial_epoch is None
+    assert "self._initial_epoch or initial_epoch" in source_of(Trainer.fit)
 
 
 def test_install_twice_changes_nothing():

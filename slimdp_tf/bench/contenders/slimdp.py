@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -15,6 +16,7 @@ from slimdp_tf.bench.contenders.tf_tasks import make_cluster, make_dataset, make
 from slimdp_tf.bench.setting import Program, Setting
 from slimdp_tf.bench.task import Task
 from slimdp_tf.distribute.strategy import SlimDPStrategy
+from slimdp_tf.method import Method
 from slimdp_tf.version import __version__
 
 
@@ -24,7 +26,7 @@ def launch(setting: Setting, *, method: str, **options: Any) -> list[Program]:
     Args:
         setting: where they run.
         method: name of a method's factory.
-        options: of the factory.
+        options: of the factory; and `overlap`, which is the strategy's.
     """
     return start_programs(setting, __name__, json.dumps({"method": method, "options": options}))
 
@@ -50,11 +52,16 @@ class Talk(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
+def make_method(name: str, options: Mapping[str, Any]) -> Method:
+    """Returns the method of a contender's options."""
+    return getattr(methods, name)(**{key: value for key, value in options.items() if key != "overlap"})
+
+
 def main(arguments: list[str]) -> None:
     """Trains as the chief; the workers and ps are served by tf_tasks."""
     task, call = Task.from_environment(), json.loads(arguments[1])
-    method = getattr(methods, call["method"])(**call["options"])
-    strategy = SlimDPStrategy(make_cluster(arguments[0]), method, seed=task.seed)
+    method, overlap = make_method(call["method"], call["options"]), call["options"].get("overlap", False)
+    strategy = SlimDPStrategy(make_cluster(arguments[0]), method, seed=task.seed, overlap=overlap)
     with strategy.scope():
         model = make_model()
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

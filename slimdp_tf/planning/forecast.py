@@ -4,7 +4,8 @@
     push, pull = the larger of (bytes of a worker / rate, K x bytes of a worker / (ps x rate)) / efficiency
 
 A synchronous round does these one after another. Where all tasks share one machine its cores serve one worker while the
-links serve another, and the longer of the two counts: round = max(push + pull, compute + exchange) + chief.
+links serve another, and only a worker's own share of the shorter part is not hidden behind the longer one: with work =
+compute + exchange, round = max(work, push + pull) + min(work, push + pull) / K + chief.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class Forecast:
         worker_link_s, ps_link_s: what the links need for their bytes; the larger counts.
         exchange_s: packing, folding, adopting and calls: what an exchange takes where no link limits it.
         chief_s: the chief's own time.
+        hidden: the share of the shorter of work and links that goes on behind the longer one, 0..1.
     """
 
     p: int
@@ -75,7 +77,7 @@ class Forecast:
     ps_link_s: float
     exchange_s: float
     chief_s: float
-    is_one_machine: bool = False
+    hidden: float = 0.0
 
     @property
     def link_s(self) -> float:
@@ -86,7 +88,7 @@ class Forecast:
     def round_s(self) -> float:
         """Seconds of the round."""
         work_s = self.compute_s + self.exchange_s
-        return (max(work_s, self.link_s) if self.is_one_machine else work_s + self.link_s) + self.chief_s
+        return work_s + self.link_s - self.hidden * min(work_s, self.link_s) + self.chief_s
 
     @property
     def step_s(self) -> float:
@@ -121,7 +123,7 @@ def forecast(load: Load, p: int, site: Site, exchange_s: float) -> Forecast:
         ps_link_s=crowd * seconds,
         exchange_s=exchange_s,
         chief_s=site.workers * site.chief_s,
-        is_one_machine=site.is_one_machine,
+        hidden=1.0 - 1.0 / site.workers if site.is_one_machine else 0.0,
     )
 
 

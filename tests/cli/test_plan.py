@@ -90,7 +90,7 @@ def test_mistakes_are_told_at_once(flags, says):
 @pytest.mark.usefixtures("permitted")
 def test_what_it_foretells_is_what_a_shaped_network_shows(tmp_path):
     carry = "memory='carry',average='contributors',explorer_keys='derived'"
-    given = ["--workers=2", "--ps=1", "--rates=40mbit", f"--methods=plump,small=slim(alpha=0.2,beta=0.1,p=4,{carry})"]
+    given = ["--workers=2", "--ps=1", "--rates=40mbit", f"--methods=plump,sparse=slim(alpha=0.4,beta=0.2,{carry})"]
     ran = run_program("plan", "--model=fashion_mnist_mlp", "--measure", *given, f"--json={tmp_path}/plan.json")
     assert ran.returncode == 0, ran.stderr
     given[-1] = given[-1].replace("--methods", "--contenders")

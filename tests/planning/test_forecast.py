@@ -35,10 +35,12 @@ def test_with_a_server_per_worker_their_links_hold_together():
     assert found.worker_link_s == found.ps_link_s == found.link_s
 
 
-def test_on_one_machine_the_longer_of_links_and_cores_counts():
+def test_on_one_machine_the_shorter_of_links_and_work_hides_but_for_a_workers_share():
     here = dataclasses.replace(FAST, is_one_machine=True)
-    assert forecast(Load(1e6, 0.5e6), 4, here, 0.02).round_s == pytest.approx(0.24 + 0.004)
-    assert forecast(Load(1e6, 0.5e6), 4, here, 0.30).round_s == pytest.approx(0.04 + 0.30 + 0.004)
+    assert forecast(Load(1e6, 0.5e6), 4, here, 0.02).round_s == pytest.approx(0.24 + 0.06 / 4 + 0.004)
+    assert forecast(Load(1e6, 0.5e6), 4, here, 0.30).round_s == pytest.approx(0.34 + 0.24 / 4 + 0.004)
+    alone = Site(1, 1, 0.01, FAST.rate, is_one_machine=True)
+    assert forecast(Load(1e6, 0.5e6), 4, alone, 0.02).round_s == pytest.approx(0.12 + 0.06)
 
 
 def test_break_even_by_hand():

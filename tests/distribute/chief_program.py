@@ -60,4 +60,5 @@ def main(ending: str, path: pathlib.Path) -> None:
 
 if __name__ == "__main__":
     faulthandler.register(signal.SIGUSR1)  # the test asks where a program stands that does not end
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in a shell's background
     main(sys.argv[1], pathlib.Path(sys.argv[2]))

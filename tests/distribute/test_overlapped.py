@@ -114,9 +114,9 @@ def test_fit_learns_and_ends_with_everything_exchanged():
         model = keras.Sequential(
             [keras.Input((6,)), keras.layers.Dense(16), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
         )
-        model.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mse", metrics=["mae"])
+        model.compile(keras.optimizers.SGD(0.02), "mse", metrics=["mae"])
     history = model.fit(x, y, batch_size=8, epochs=4, validation_data=(x, y), verbose=0).history
-    assert history["val_loss"][-1] < 0.1 * history["val_loss"][0]
+    assert history["val_loss"][-1] < 0.3 * history["val_loss"][0]
     assert len(strategy.records) == 4 * 8 and strategy.records[-1].steps == 4 * 32
     before = model.get_weights()
     strategy.rounds.settle()

@@ -71,6 +71,7 @@ OTHERS = {  # with ratios at which what a round costs anyway, the column "empty"
     "slim, async": methods.slim(ALPHA, BETA, q=Q, memory="carry", pacing="async"),
 }
 
+SMALL = ("one_bit", "adaptive_quant")  # move so little that what a round costs anyway is taken off
 EMPTY = ("plump", "slim_quant")  # a round moves the fewest and the most tensors
 
 
@@ -189,6 +190,9 @@ def main() -> None:
         roles.update({cluster.pid("ps", i): "ps" for i in range(PS)})
         for name, method in OTHERS.items() if sys.argv[2:] == ["others"] else ():
             found[name] = Trial(cluster, method, WIDTH, Counters(roles)).total()
+            if name in SMALL:
+                empty = Trial(cluster, method, TINY_WIDTH, Counters(roles)).total()
+                found[name] = {kind: count - empty[kind] for kind, count in found[name].items()}
         for name, method in METHODS.items() if not found else ():
             trial = Trial(cluster, method, WIDTH, Counters(roles))
             found[name] = {"n": trial.model.count_params(), "rounds": trial.rounds()}

@@ -16,6 +16,7 @@ def test_a_line_gives_the_ratio_to_the_first():
     assert line.split() == ["slim", "1,000", "0.00", "5.0", "0.50", "1.0", "3.0", "1.0", "2.0"]
 
 
+@pytest.mark.slow
 def test_counts_a_model_before_it_is_built():
     assert bench_exchange.count_entries("vgg16") == 138_357_544
 

@@ -1,6 +1,7 @@
 """The copy that is exchanged while its original is trained on; `test_overlapped.py` has whole rounds."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from slimdp_tf import methods
@@ -10,6 +11,7 @@ from tests.distribute.test_overlapped import make_drill
 from tests.distribute.test_rounds import FLAT
 
 
+@pytest.mark.slow
 def test_what_was_trained_meanwhile_is_kept_and_exchanged_next():
     """x = l + (x - b): the copy was moved by +1, the weights meanwhile by +10."""
     drill = make_drill(methods.plump(p=2))

@@ -1,12 +1,14 @@
 """Halves of a round as graphs."""
 
 import numpy as np
+import pytest
 
 from slimdp_tf import methods
 from slimdp_tf.distribute.overlap_functions import _both
 from tests.distribute.test_overlapped import make_drill
 
 
+@pytest.mark.slow
 def test_one_trace_serves_all_workers_and_rounds():
     drill = make_drill(methods.plump(p=2))
     for _ in range(3):

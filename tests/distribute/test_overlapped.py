@@ -11,6 +11,8 @@ from tests.cluster import strategy as make_strategy
 from tests.distribute.one_process import Drill
 from tests.distribute.test_rounds import FLAT, MOVES, START, move
 
+pytestmark = pytest.mark.slow
+
 METHODS = [
     methods.plump(p=4),
     methods.plump(p=1),

@@ -116,7 +116,7 @@ class Workers:
 
     def judge(self, worker: int, error: BaseException) -> None:
         """A worker that failed with `error` leaves `live` if it is gone; raises the error if it is not."""
-        if not isinstance(error, GONE) or _tf.is_alive(self.devices[worker]):
+        if not _lacks_all(error) and (not isinstance(error, GONE) or _tf.is_alive(self.devices[worker])):
             raise error
         self.lose(worker, error)
 
@@ -180,6 +180,15 @@ class Workers:
                     f"No worker answers, and none came back within {self.cluster_deadline_s:g} s. {lost}"
                 )
             time.sleep(0.1)
+
+
+def _lacks_all(error: BaseException) -> bool:
+    """Whether it says that the task is another process than the one it was, or is not connected just now.
+
+    A worker that was started anew before anyone noticed is connected again together with others, and answers.
+    """
+    said = ("Unable to find the relevant tensor remote_handle", "unknown device")
+    return isinstance(error, tf.errors.InvalidArgumentError) and any(text in str(error) for text in said)
 
 
 def worker_devices(workers: int) -> list[str]:

@@ -280,3 +280,13 @@ def test_a_server_that_is_gone_or_hangs_is_named(verb):
         with pytest.raises(ClusterError, match="ps 1 at .*, in round 3"):
             _fit(strategy, {3: [lambda: getattr(made, verb)("ps", 1)]})
         assert time.monotonic() - started < 60.0
+
+
+@pytest.mark.parametrize("said", ["Unable to find the relevant tensor remote_handle: Op ID: 7", "x unknown device."])
+def test_a_worker_that_was_started_anew_unnoticed_is_lost_though_it_answers(said):
+    workers = make_workers(2)
+    workers.is_closed = True  # nobody awaits it
+    workers.judge(1, tf.errors.InvalidArgumentError(None, None, said))
+    assert workers.live == {0}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="its own fault"):
+        workers.judge(0, tf.errors.InvalidArgumentError(None, None, "its own fault"))

@@ -107,5 +107,5 @@ def test_the_model_is_the_count_of_what_was_merged(method: Method):
             assert set(counts[worker]) == {merged[worker]}
         else:  # what a killed worker had not sent is lost, and nothing counts twice
             assert counts[worker].max() <= merged[worker]
-            assert counts[worker].min() > 0
+            assert counts[worker].min() > 0 or merged[worker] <= 2 * PERIOD  # it may have been away all the time
             np.testing.assert_array_equal(counts[worker], np.round(counts[worker]))

@@ -27,17 +27,21 @@ SIGNATURES = 2 * WORKERS * PS * 3 * 8  # bytes: with every push and with every p
 CHOOSING = [name for name, method in METHODS.items() if method.agreement.period]
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def measure_wire(path, seconds: float, *arguments: str) -> dict:
+    """What `wire_rounds` measures in a namespace of its own, within `seconds`."""
     if reason := why_not():
         pytest.skip(f"the wire cannot be measured: network namespaces are not permitted here ({reason})")
-    path = tmp_path_factory.mktemp("wire") / "found.json"
     command = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    command += [sys.executable, "-m", "tests.distribute.wire_rounds", str(path)]
-    run = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True, timeout=280)
+    command += [sys.executable, "-m", "tests.distribute.wire_rounds", str(path), *arguments]
+    run = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True, timeout=seconds)
     if run.returncode:
         pytest.fail(f"wire_rounds ended with code {run.returncode}:\n{run.stderr[-4000:]}")
-    measured = json.loads(path.read_text())
+    return json.loads(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    measured = measure_wire(tmp_path_factory.mktemp("wire") / "found.json", 280)
     _print_table(measured)
     return measured
 

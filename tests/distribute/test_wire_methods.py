@@ -4,15 +4,10 @@ Nothing is taken off for framing, but for methods that move so little that it sh
 is what a model of 25 entries moves in as many rounds.
 """
 
-import json
-import subprocess
-import sys
-
 import pytest
 
 from slimdp_tf import methods
-from tests import sources
-from tests.distribute.namespaces import why_not
+from tests.distribute.test_wire import measure_wire
 from tests.distribute.wire_rounds import METHODS, OTHERS
 
 WITHIN = 0.02
@@ -25,15 +20,7 @@ def test_no_method_is_forgotten():
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    if reason := why_not():
-        pytest.skip(f"the wire cannot be measured: network namespaces are not permitted here ({reason})")
-    path = tmp_path_factory.mktemp("wire") / "found.json"
-    command = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    command += [sys.executable, "-m", "tests.distribute.wire_rounds", str(path), "others"]
-    run = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True, timeout=580)
-    if run.returncode:
-        pytest.fail(f"wire_rounds ended with code {run.returncode}:\n{run.stderr[-4000:]}")
-    measured = json.loads(path.read_text())
+    measured = measure_wire(tmp_path_factory.mktemp("wire") / "found.json", 580, "others")
     print(f"\n{'method':20}{'counted':>14}{'crossed':>14}{'crossed /':>11}")
     for name, moved in measured.items():
         counted, crossed = moved["counted"], moved["crossed"]

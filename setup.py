@@ -28,11 +28,13 @@ setuptools.setup(
     long_description=read_description(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    packages=setuptools.find_packages(include=["slimdp_tf", "slimdp_tf.*"]),
+    packages=[*setuptools.find_packages(include=["slimdp_tf", "slimdp_tf.*"]), "slimdp_tf.configs"],
+    package_dir={"slimdp_tf.configs": "configs"},
     python_requires=">=3.10,<3.14",
     # No TensorFlow here: tensorflow and tensorflow-cpu hold the same files, and a second one would overwrite the first.
     install_requires=[
         "absl-py>=2.0",
+        "keras>=3.12,<3.16",
         "matplotlib>=3.8",
         "ml-collections>=1.0",
         "numpy>=1.26",
@@ -61,6 +63,7 @@ setuptools.setup(
             "slimdp-bench-step = slimdp_tf.cli.bench_step:run",
             "slimdp-bench-exchange = slimdp_tf.cli.bench_exchange:run",
             "slimdp-plan = slimdp_tf.cli.plan:run",
+            "slimdp-soak = slimdp_tf.cli.soak:run",
         ]
     },
     classifiers=[

@@ -16,11 +16,12 @@ from slimdp_tf.distribute.refusals import NonFiniteUpdateError
 from slimdp_tf.distribute.strategy import SlimDPStrategy
 from slimdp_tf.method import Method
 from slimdp_tf.simulate import simulate
-from slimdp_tf.training import keras_bridge
+from slimdp_tf.training import keras_bridge, versions
 from slimdp_tf.training.snapshots import Snapshots
 from slimdp_tf.version import __version__
 
 keras_bridge.install()
+versions.warn_of_others()
 
 __all__ = [
     "ClusterError",

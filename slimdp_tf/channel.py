@@ -70,31 +70,57 @@ class Channel:
 
     def choose(self, value: tf.Tensor | None, agreed: State, seed: tf.Tensor) -> Parts:
         """The entries of each selector; `value` f32[n] is needed unless the channel is blind."""
-        return [s.pick(value, agreed, stream(seed, i)) for i, s in enumerate(self.selectors)]
+        return [s.pick(value, agreed, own) for s, own in zip(self.selectors, self._streams(seed))]
 
     def write(self, parts: Parts, value: tf.Tensor, seed: tf.Tensor, whole: bool) -> Payload:
         """Puts `value` (f32[k] at the joined `parts`, or f32[n] when `whole`) into a payload."""
         payload = {f"{i}.keys": _shorten(s, parts[i]) for i, s in enumerate(self.selectors) if s.keyed}
         streams = {"whole": value} if whole else dict(zip(map(str, range(len(parts))), _split(value, parts)))
-        for i, (name, values) in enumerate(streams.items()):
-            written = self.codec.encode(values, stream(seed, len(parts) + i))
+        for (name, values), own in zip(streams.items(), self._streams(seed)[len(parts) :]):
+            written = self.codec.encode(values, own)
             payload.update({f"{name}.{key}": tensor for key, tensor in written.items()})
         return payload
 
     def parts_of(self, payload: Payload, agreed: State, seed: tf.Tensor) -> Parts:
         """The entries of each selector, as the receiver knows them: by the keys sent, or by picking again."""
         return [
-            _lengthen(s, payload[f"{i}.keys"]) if s.keyed else s.pick(None, agreed, stream(seed, i))
-            for i, s in enumerate(self.selectors)
+            _lengthen(s, payload[f"{i}.keys"]) if s.keyed else s.pick(None, agreed, own)
+            for i, (s, own) in enumerate(zip(self.selectors, self._streams(seed)))
         ]
+
+    def are_entries(self, payload: Payload, parts: Parts, size: int) -> tf.Tensor:
+        """Whether the keys sent are those of entries of a block of `size`, which are `parts`. bool[]"""
+        found = [tf.constant(True)]
+        for i, (selector, part) in enumerate(zip(self.selectors, parts)):
+            if selector.keyed:
+                found.append((tf.reduce_min(part) >= 0) & (tf.reduce_max(part) < size) & (tf.size(part) <= size))
+                if hasattr(selector, "shorten"):  # who lengthens leaves out what it does not know
+                    found.append(is_same(selector.shorten(part), payload[f"{i}.keys"]))
+        return tf.reduce_all(found)
+
+    def lengths(self, parts: Parts, size: int, whole: bool) -> dict[str, tf.Tensor | int]:
+        """How long the vectors of values are that `write` makes; without those whose length depends on the values."""
+        return {
+            f"{stream}.{name}": length
+            for stream, count in _counts(parts, size, whole).items()
+            for name, length in self.codec.lengths(count).items()
+        }
+
+    def is_readable(self, payload: Payload, parts: Parts, size: int, whole: bool) -> tf.Tensor:
+        """Whether `read` can read a payload of the right lengths. bool[]"""
+        counts = _counts(parts, size, whole) if hasattr(self.codec, "is_readable") else {}
+        found = [self.codec.is_readable(_stream_of(payload, name), count) for name, count in counts.items()]
+        return tf.reduce_all([tf.constant(True), *found])
 
     def read(self, payload: Payload, parts: Parts, size: int, whole: bool) -> Entries:
         """What `write` made -> the entries as the receiver decodes them; the block has `size` entries."""
-        if whole:
-            return Entries(None, self.codec.decode(_stream_of(payload, "whole"), size))
-        counts = [size if part is None else tf.size(part) for part in parts]
-        values = [self.codec.decode(_stream_of(payload, str(i)), count) for i, count in enumerate(counts)]
-        return Entries(joined(parts), values[0] if len(values) == 1 else tf.concat(values, 0))
+        counts = _counts(parts, size, whole)
+        values = [self.codec.decode(_stream_of(payload, name), count) for name, count in counts.items()]
+        return Entries(None if whole else joined(parts), values[0] if len(values) == 1 else tf.concat(values, 0))
+
+    def _streams(self, seed: tf.Tensor) -> list[tf.Tensor]:
+        """A seed of its own for each selector, and for the codec in each stream."""
+        return tf.unstack(tf.random.experimental.stateless_split(seed, 2 * len(self.selectors)))
 
 
 def joined(parts: Parts) -> tf.Tensor | None:
@@ -102,6 +128,12 @@ def joined(parts: Parts) -> tf.Tensor | None:
     if any(part is None for part in parts):
         return None
     return parts[0] if len(parts) == 1 else tf.concat(parts, 0)
+
+
+def is_same(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """Whether two vectors, of any lengths, are equal. bool[]"""
+    is_equal = tf.raw_ops.Equal(x=one, y=other, incompatible_shape_error=False)
+    return tf.equal(tf.size(one), tf.size(other)) & tf.reduce_all(is_equal)
 
 
 def stream(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
@@ -116,6 +148,13 @@ def _shorten(selector: Selector, index: tf.Tensor) -> tf.Tensor:
 
 def _lengthen(selector: Selector, keys: tf.Tensor) -> tf.Tensor:
     return selector.lengthen(keys) if hasattr(selector, "lengthen") else keys
+
+
+def _counts(parts: Parts, size: int, whole: bool) -> dict[str, tf.Tensor | int]:
+    """How many values each stream of a payload holds."""
+    if whole:
+        return {"whole": size}
+    return {str(i): size if part is None else tf.size(part) for i, part in enumerate(parts)}
 
 
 def _split(value: tf.Tensor, parts: Parts) -> list[tf.Tensor]:

@@ -170,6 +170,10 @@ class Exchange:
 
     # -- server ---------------------------------------------------------------------------------------------------
 
+    def up(self, block: int) -> Channel:
+        """The method's up channel, as it is for one block."""
+        return self._ups[block]
+
     def parts_of(self, block: int, payload: Payload, agreed: State, draw: tf.Tensor) -> Parts:
         """The entries a worker has chosen, per selector, as the server knows them from its payload."""
         return self._ups[block].parts_of(payload, agreed, self._seed(draw, block, _UP))
@@ -240,9 +244,3 @@ def is_nothing(payload: Payload) -> tf.Tensor:
     floats = [tensor for tensor in payload.values() if tensor.dtype.is_floating]
     zero = [tf.reduce_all(tf.equal(tensor, tf.zeros([], tensor.dtype))) for tensor in floats]
     return tf.reduce_all(zero) if zero else tf.constant(False)
-
-
-def is_finite(payload: Payload) -> tf.Tensor:
-    """Whether every float of a payload is finite, bool[]."""
-    floats = [tensor for tensor in payload.values() if tensor.dtype.is_floating]
-    return tf.reduce_all([tf.constant(True)] + [tf.reduce_all(tf.math.is_finite(tensor)) for tensor in floats])

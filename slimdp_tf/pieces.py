@@ -61,6 +61,16 @@ def layers_of(value: tf.Tensor, pieces: Pieces | None) -> list[tf.Tensor]:
     return [value] if pieces is None else tf.split(value, [rows * columns for rows, columns in pieces])
 
 
+def count_layers(pieces: Pieces | None) -> int:
+    """How many `layers_of` makes."""
+    return 1 if pieces is None else len(pieces)
+
+
+def count_columns(pieces: Pieces | None) -> int:
+    """How many columns `columns_of` makes, over all pieces."""
+    return 1 if pieces is None else sum(columns for _, columns in pieces)
+
+
 def flat(parts: list[tf.Tensor]) -> tf.Tensor:
     """What `columns_of` or `layers_of` made, one after another again. [n]"""
     return tf.concat([tf.reshape(part, [-1]) for part in parts], 0)

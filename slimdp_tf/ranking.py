@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 
@@ -47,6 +48,17 @@ def greatest(blocks: list[list[tf.Tensor]], score: Callable[..., tf.Tensor], wan
     return _pick(found, wanted, on)
 
 
+def greatest_here(score: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+    """Positions of the `wanted` greatest entries of one vector, i32[wanted], ascending; ties to the lower index.
+
+    Args:
+        score: f32[n], not negative.
+        wanted: i32[], at most n.
+    """
+    here = contextlib.nullcontext()
+    return _pick([(tf.range(tf.size(score)), tf.bitcast(score, tf.int32))], wanted, lambda j: here)[0]
+
+
 def _guess(blocks, bits_of, wanted: int, on: On) -> tf.Tensor:
     """Bits that probably some more than `wanted` entries reach, i32[]."""
     total = sum(int(vectors[0].shape[0]) for vectors in blocks)
@@ -73,8 +85,8 @@ def _reaching(vectors: list[tf.Tensor], bits_of, bound: tf.Tensor) -> tuple[tf.T
     return tuple(by_chunks(select, vectors, [tf.int32, tf.int32], ENTRIES))
 
 
-def _pick(found: list[tuple[tf.Tensor, tf.Tensor]], wanted: int, on: On) -> list[tf.Tensor]:
-    threshold, ties_left = _threshold([bits for _, bits in found], tf.constant(wanted), on)
+def _pick(found: list[tuple[tf.Tensor, tf.Tensor]], wanted: int | tf.Tensor, on: On) -> list[tf.Tensor]:
+    threshold, ties_left = _threshold([bits for _, bits in found], tf.convert_to_tensor(wanted), on)
     picked = []
     for j, (index, bits) in enumerate(found):
         with on(j):

@@ -104,6 +104,7 @@ class Codec(Protocol):
     """HOW values are written. Sees nothing but the values.
 
     A codec (or a selector) that goes by columns or by variables has a field `pieces`, and is `fitted` to its block.
+    It may have `is_readable(payload, count)` -> bool[], asked when the lengths are right: what they do not say.
     """
 
     def encode(self, value: tf.Tensor, seed: tf.Tensor) -> Payload:
@@ -111,6 +112,9 @@ class Codec(Protocol):
 
     def decode(self, payload: Payload, count: tf.Tensor | int) -> tf.Tensor:
         """What `encode` made of `count` values -> f32[count]."""
+
+    def lengths(self, count: tf.Tensor | int) -> dict[str, tf.Tensor | int]:
+        """Entries of each vector that `encode` makes of `count` values; without those that depend on the values."""
 
 
 @runtime_checkable
@@ -241,4 +245,4 @@ def summed(increments: list[Entries], like: tf.Tensor) -> tf.Tensor:
 
 def taken(value: tf.Tensor, index: tf.Tensor | None) -> tf.Tensor:
     """Returns the values at `index`, all of them when it is None."""
-    return value if index is None else tf.gather_nd(value, index[:, None])
+    return value if index is None else tf.gather_nd(value, tf.expand_dims(index, 1))

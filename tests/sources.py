@@ -91,6 +91,28 @@ def list_names(file: str) -> list[tuple[int, str]]:
     return list_imports(file) + chains
 
 
+def list_private(file: str) -> list[tuple[int, str]]:
+    """(line, name) of every x._name and getattr(x, "_name"), but for os._exit, which is public."""
+    found = []
+    for node in ast.walk(parse(file)):
+        if isinstance(node, ast.Attribute) and dotted(node) != "os._exit":
+            found.append((node.lineno, node.attr))
+        elif isinstance(node, ast.Call) and dotted(node.func) in ("getattr", "hasattr", "setattr", "delattr"):
+            found += [(node.lineno, argument.value) for argument in node.args[1:2] if _is_text(argument)]
+    return [(line, name) for line, name in found if name.startswith("_") and not name.startswith("__")]
+
+
+def list_own(*files: str) -> set[str]:
+    """Names that these files define, as functions, classes or variables, or set on an object."""
+    found = set()
+    for node in (node for file in files for node in ast.walk(parse(file))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return found
+
+
 def list_texts(file: str) -> list[tuple[int, str]]:
     """(line, value) of every string literal that is not a docstring or a bare string."""
     tree = parse(file)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hypothesis
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import strategies as st
 
+from slimdp_tf import methods
 from slimdp_tf.channel import Channel, joined, stream
 from slimdp_tf.rules.codecs import Qsgd, Raw
 from slimdp_tf.rules.columns import OneBit
 from slimdp_tf.rules.largest import TopK
 from slimdp_tf.rules.selectors import Core, Dense, Explore, Pushed
 from slimdp_tf.testing.selectors import agree
+from slimdp_tf.types import taken
 
 SEED = tf.constant([1, 2], tf.int32)
 SIZE, CORE = 20, [2, 3, 19]
@@ -146,3 +150,47 @@ def test_says_whether_it_is_dense_and_blind():
 def test_refuses(arguments, error, message):
     with pytest.raises(error, match=message):
         Channel(**arguments)
+
+
+UPS = {name: getattr(methods, name)().up for name in methods.names()} | {
+    "top_k by layer": methods.top_k(0.7, sample=0.3, by="layer").up,
+    "sampled_rows": methods.sampled_rows(1, 1, tall=4).up,
+    "slim, derived": methods.slim(0.5, 0.2, explorer_keys="derived").up,
+    "adaptive_quant": methods.adaptive_quant(3, sample=3).up,
+    "half_16": methods.half(dtype="float16").up,
+    "distribution_quant 3": methods.distribution_quant(3).up,
+    "threshold": methods.threshold(0.5).up,
+}
+UPS = {name: UPS[name] for name in {up: name for name, up in reversed(UPS.items())}.values()}  # each once
+PIECES = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 4)), min_size=1, max_size=4)
+FLOATS = st.one_of(st.sampled_from([0.0, -0.0, 1.0, -1.0]), st.floats(-1e4, 1e4, width=32))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", UPS)
+@hypothesis.settings(max_examples=25)
+@hypothesis.given(data=st.data(), number=st.integers(0, 1000))
+def test_whatever_is_sent_the_receiver_knows_its_entries_and_reads_numbers_of_their_size(name, data, number):
+    pieces = tuple(data.draw(PIECES))
+    size = sum(rows * columns for rows, columns in pieces)
+    value = tf.constant(data.draw(st.lists(FLOATS, min_size=size, max_size=size)), tf.float32)
+    core = sorted(data.draw(st.sets(st.integers(0, size - 1))))
+    channel, seed = UPS[name].fitted(pieces), tf.constant([number, 5], tf.int32)
+    (agreed,) = agree([core], [size])
+    parts = channel.choose(value, agreed, seed)
+    index = joined(parts)
+    payload = channel.write(parts, taken(value, index), seed, whole=False)
+    assert channel.are_entries(payload, parts, size)
+    for vector, length in channel.lengths(parts, size, whole=False).items():
+        assert int(tf.size(payload[vector])) == int(length)
+    assert channel.is_readable(payload, parts, size, whole=False)
+    again = channel.parts_of(payload, agreed, seed)
+    for one, other in zip(parts, again):
+        assert (one is None) == (other is None)
+        np.testing.assert_array_equal([] if one is None else one, [] if other is None else other)
+    read = channel.read(payload, again, size, whole=False)
+    chosen = np.arange(size) if read.index is None else read.index.numpy()
+    assert len(set(chosen.tolist())) == len(chosen) == len(read.value)
+    assert ((chosen >= 0) & (chosen < size)).all()
+    allowed = max(np.abs(value).max(), getattr(channel.codec, "tau", 0.0)) * (8.0 if "distribution" in name else 1.01)
+    assert (np.abs(read.value) <= allowed).all()

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from slimdp_tf import methods
 from slimdp_tf.channel import joined
-from slimdp_tf.exchange import Exchange, block_sizes, is_finite, is_nothing, payload_bytes
+from slimdp_tf.exchange import Exchange, block_sizes, is_nothing, payload_bytes
+from slimdp_tf.inspection import is_finite
 from slimdp_tf.types import Note, anywhere, edited, reduced
 
 SIZES = (50, 49)
@@ -270,11 +271,6 @@ def test_an_update_that_is_no_number_is_seen(name, bad):
             0, exchange.init_worker(tf.zeros([50])), tf.constant(local), agreed, exchange.draw(0, 0), whole
         )[0]
         assert not is_finite(payload)
-
-
-def test_what_has_no_floats_is_finite():
-    assert is_finite({"0.level": tf.zeros([3], tf.int8), "0.keys": tf.zeros([3], tf.int32)})
-    assert is_finite({})
 
 
 @for_every_method

@@ -31,7 +31,7 @@ def run(tmp_path):
         done = subprocess.run(
             [*PROGRAMS[program], *arguments, *more],
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": places, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"},
+            env={**os.environ, "PYTHONPATH": places, "KERAS_HOME": str(tmp_path), "TF_CPP_MIN_LOG_LEVEL": "3"},
             capture_output=True,
             text=True,
             timeout=240,
@@ -56,8 +56,8 @@ def test_the_rule_keeps_its_contract(run):
 
 @pytest.mark.cluster
 def test_the_method_trains_by_its_dotted_name_and_in_a_program(run, tmp_path):
-    write_fashion_mnist(tmp_path / "data", train=64, test=16)
+    write_fashion_mnist(tmp_path / "datasets" / "fashion-mnist", train=64, test=16)
     sizes = ["--config.workers=2", "--config.ps=1", "--config.batch_size=4"]
-    output = run(COMMANDS[1], f"--data_dir={tmp_path / 'data'}", f"--workdir={tmp_path / 'runs'}", *sizes)
+    output = run(COMMANDS[1], f"--workdir={tmp_path / 'runs'}", *sizes)
     assert "fashion_mnist_mlp with sign_mean" in output and "MB per worker" in output
     assert re.search(r"loss 0\.\d+, \d+ bytes pushed", run("python run_my_method.py"))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hypothesis
 import pytest
+import tensorflow as tf
 from hypothesis import strategies as st
 
 from slimdp_tf.exchange import block_sizes
-from slimdp_tf.pieces import cut
+from slimdp_tf.pieces import columns_of, count_columns, count_layers, cut, layers_of
 
 
 def test_one_block_holds_the_variables_as_they_are():
@@ -40,3 +41,10 @@ def test_pieces_hold_their_block(shapes, servers):
 def test_refuses_shapes_that_are_not_the_blocks():
     with pytest.raises(ValueError, match="must hold the 9 entries of the blocks. Received: 8 entries."):
         cut([(4, 2)], [5, 4])
+
+
+@pytest.mark.parametrize("pieces", [None, ((5, 3), (2, 1)), ((1, 4),)])
+def test_counts_what_it_makes(pieces):
+    value = tf.zeros([7 if pieces is None else sum(rows * columns for rows, columns in pieces)])
+    assert count_layers(pieces) == len(layers_of(value, pieces))
+    assert count_columns(pieces) == sum(column.shape[1] for column in columns_of(value, pieces))

@@ -50,6 +50,14 @@ def test_is_exact_whatever_the_sample_says(monkeypatch, order, share):
     np.testing.assert_array_equal(rank(values, wanted, [1500, 2500]), sort(values, wanted))
 
 
+@pytest.mark.parametrize("wanted", [1, 300, 2000])
+def test_of_one_vector_as_many_as_a_tensor_says(wanted):
+    values = np.round(np.random.default_rng(0).normal(size=2000), 1).astype(np.float32)  # many are equal
+    values[7] = np.inf
+    found = ranking.greatest_here(tf.abs(values), tf.constant(wanted))
+    np.testing.assert_array_equal(found, sort(values, wanted))
+
+
 def test_a_sample_that_meets_only_the_greatest_is_not_believed(monkeypatch):
     monkeypatch.setattr(ranking, "_SAMPLE", 100)
     values = np.ones(2000, np.float32)

@@ -66,6 +66,16 @@ class Loopback:
         self._children.append(child)
         return child
 
+    def find_pid(self, child: subprocess.Popen) -> int:
+        """Returns the process id of a program that `start` started.
+
+        Raises:
+            ProcessLookupError: it has ended.
+        """
+        if child.poll() is not None:
+            raise ProcessLookupError(f"{' '.join(child.args)} has ended with code {child.returncode}.")
+        return child.pid
+
     def read_bytes(self) -> dict[str, tuple[int, int]]:
         """Returns {"loopback": (sent, received)}: which host sent what cannot be told apart."""
         with open("/proc/net/dev") as file:

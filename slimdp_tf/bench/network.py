@@ -8,9 +8,11 @@ others and takes the namespaces down. No cable leads out: what runs on a host re
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -88,6 +90,35 @@ class Network:
         self._children.append(child)
         return child
 
+    def find_pid(self, child: subprocess.Popen) -> int:
+        """Returns the process id, as seen from here, of a program that `start` started.
+
+        Raises:
+            ProcessLookupError: it has ended.
+        """
+        give_up = time.monotonic() + _WAIT_S
+        while child.poll() is None and time.monotonic() < give_up:
+            with open(f"/proc/{child.pid}/task/{child.pid}/children") as file:
+                pids = file.read().split()
+            with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
+                if pids and _command_of(pids[0]) != _command_of(child.pid):  # the program, no longer who starts it
+                    return int(pids[0])
+            time.sleep(0.01)
+        end = (
+            f"has ended with code {child.returncode}" if child.poll() is not None else f"did not begin in {_WAIT_S:g} s"
+        )
+        raise ProcessLookupError(f"{' '.join(child.args)} {end}.")
+
+    def set_link(self, host: str, is_up: bool) -> None:
+        """Cuts the link of a host, or mends it."""
+        self._run(self._pids[host], ["ip", "link", "set", "eth0", "up" if is_up else "down"])
+
+    def set_rate(self, rate: Rate) -> None:
+        """Shapes every link to another rate; the network must be shaped, and stays so."""
+        for i, pid in enumerate(self._pids.values()):
+            self._shape(pid, "eth0", rate, "change")
+            self._shape(self._switch, f"p{i}", rate, "change")
+
     def read_bytes(self) -> dict[str, tuple[int, int]]:
         """Returns bytes so far, host -> (sent, received), headers of Ethernet, IP and TCP and repeats included.
 
@@ -134,8 +165,8 @@ class Network:
             if self._stop_offloads(pid, "eth0"):
                 self._stop_offloads(self._switch, f"p{i}")
             if self.rate.mbit_s is not None:
-                self._shape(pid, "eth0")
-                self._shape(self._switch, f"p{i}")
+                self._shape(pid, "eth0", self.rate)
+                self._shape(self._switch, f"p{i}", self.rate)
             self._run(
                 pid,
                 ["ip", "-batch", "-"],
@@ -189,10 +220,9 @@ class Network:
             self.notes.append("packets are not cut as on a wire (ethtool is missing): few headers are in the bytes")
         return is_done
 
-    def _shape(self, pid: int, device: str) -> None:
-        bits = int(self.rate.mbit_s * 1e6)
-        shape = f"rate {bits}bit burst {self.rate.burst_bytes} latency {_QUEUE_S:g}s"
-        self._run(pid, ["tc", "qdisc", "add", "dev", device, "root", "tbf", *shape.split()])
+    def _shape(self, pid: int, device: str, rate: Rate, how: str = "add") -> None:
+        shape = f"rate {int(rate.mbit_s * 1e6)}bit burst {rate.burst_bytes} latency {_QUEUE_S:g}s"
+        self._run(pid, ["tc", "qdisc", how, "dev", device, "root", "tbf", *shape.split()])
 
 
 def check_programs() -> None:
@@ -203,6 +233,11 @@ def check_programs() -> None:
             f"A network of its own needs {', '.join(PROGRAMS)} (packages util-linux and iproute2). "
             f"Missing: {', '.join(missing)}. {_OUT_AND_WITHOUT}."
         )
+
+
+def _command_of(pid: int | str) -> bytes:
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read()
 
 
 def _list_folders() -> str:

@@ -5,6 +5,7 @@ Clock and meter run from the word "go" to the line "quiet", so that neither star
 
 from __future__ import annotations
 
+import collections
 import json
 import pathlib
 import queue
@@ -65,16 +66,18 @@ class Referee:
         ready, _, _ = self._await("ready", self._setup_limit_s)
         self.about = {key: value for key, value in ready.items() if key != "event"}
         self.setup_s = time.perf_counter() - start
-        seconds, sent, at_workers = 0.0, 0, 0
+        seconds, sent, at_link = 0.0, 0, collections.Counter()
         while True:
             begin, before = time.perf_counter(), self._network.read_bytes()
             self._say("go")
             line, end, after = self._await("quiet", 2 * self._work.time_limit_s + 60)
             self._await("weights", self._setup_limit_s)
             seconds += end - begin
-            sent += _count(before, after, workers_only=False)
-            at_workers += _count(before, after, workers_only=True)
-            mark = Mark(line["steps"], seconds, sent, at_workers, self._examine(task), **_read_split(line))
+            sent += sum(after[host][0] - before[host][0] for host in after)
+            at_link.update(_count(before, after))
+            at_workers = sum(count for host, count in at_link.items() if host.startswith("worker"))
+            carried = (sent, at_workers or sent, max(at_link.values()))
+            mark = Mark(line["steps"], seconds, *carried, self._examine(task), **_read_split(line))
             self.marks.append(mark)
             if reason := self._work.judge(mark.steps, mark.seconds, mark.accuracy):
                 self._say("stop")
@@ -161,12 +164,11 @@ def parse_line(text: str) -> dict[str, Any] | None:
     return line if isinstance(line, dict) and isinstance(line.get("event"), str) else None
 
 
-def _count(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]], *, workers_only: bool) -> int:
-    """Bytes sent by all hosts, or sent and received by the workers; these cannot be told apart on the loopback."""
-    workers = [host for host in after if host.startswith("worker")]
-    if workers_only and workers:
-        return sum(sum(after[host]) - sum(before[host]) for host in workers)
-    return sum(after[host][0] - before[host][0] for host in after)
+def _count(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+    """Bytes that each host sent and received. The loopback device, which sends to itself, counts them once."""
+    if len(after) == 1:
+        return {host: after[host][0] - before[host][0] for host in after}
+    return {host: sum(after[host]) - sum(before[host]) for host in after}
 
 
 def _read_split(line: Mapping[str, Any]) -> dict[str, float]:

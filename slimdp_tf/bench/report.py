@@ -13,6 +13,7 @@ from typing import Any
 
 import matplotlib
 
+from slimdp_tf.bench.rates import read_rate
 from slimdp_tf.bench.result import Mark, Result
 from slimdp_tf.bench.work import Work
 from slimdp_tf.measure.plots import draw_accuracy_by_mb, draw_accuracy_by_seconds, draw_time_split
@@ -77,6 +78,7 @@ def make_rows(results: Sequence[Result], work: Work, baseline: str) -> list[dict
         row |= {f"MB to {_percent(mark)}": result.mb_to(mark) for mark in work.marks}
         row |= {"bytes/step/worker": result.step_bytes, "ms/step": result.step_ms}
         row |= {f"{part} ms": _per_step(result, f"{part}_s") for part in _SPLIT}
+        row["link ms"] = _link_ms(result)
         row[f"x {baseline}"] = compare(result, bases, work.target)
         row["x best outside"] = compare(result, outside, work.target)
         row["best accuracy"] = result.best_accuracy
@@ -176,6 +178,12 @@ def _percent(accuracy: float) -> str:
 
 def _per_step(result: Result, part: str) -> float:
     return 1000 * getattr(result.marks[-1], part) / result.marks[-1].steps if result.marks else math.nan
+
+
+def _link_ms(result: Result) -> float:
+    """Milliseconds per step that the most loaded link needs at its rate, nan where it is not shaped."""
+    rate = read_rate(result.rate).mbit_s
+    return math.nan if rate is None else 8 * result.busiest_bytes / rate / 1000
 
 
 def _format(key: str, value: Any) -> str:

@@ -19,6 +19,7 @@ class Mark:
         seconds: of the clock, which stands while the test images are classified.
         sent_bytes: by all hosts together, each byte once, headers included.
         worker_bytes: sent and received at the workers' links, sum over workers.
+        busiest_bytes: sent and received at the link with the most, whichever host's it is.
         accuracy: on the test images, 0..1.
         compute_s, exchange_s, wait_s: what the average worker did with the seconds, nan where a contender cannot say.
     """
@@ -27,6 +28,7 @@ class Mark:
     seconds: float
     sent_bytes: int
     worker_bytes: int
+    busiest_bytes: int
     accuracy: float
     compute_s: float = math.nan
     exchange_s: float = math.nan
@@ -86,6 +88,11 @@ class Result:
     def step_bytes(self) -> float:
         """Bytes sent per worker and step, mean over the run."""
         return self.marks[-1].sent_bytes / self.marks[-1].steps / self.workers if self.marks else math.nan
+
+    @property
+    def busiest_bytes(self) -> float:
+        """Bytes per step that the most loaded link carries, both directions together, mean over the run."""
+        return self.marks[-1].busiest_bytes / self.marks[-1].steps if self.marks else math.nan
 
     def first_at(self, accuracy: float) -> Mark | None:
         """Returns the first evaluation at or above an accuracy, None where there is none."""

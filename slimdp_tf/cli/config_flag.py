@@ -13,7 +13,9 @@ from ml_collections import config_flags
 
 from slimdp_tf.training.config import ConfigDict, check_fields, describe_unknown
 
-CONFIGS = pathlib.Path(__file__).resolve().parents[2] / "configs"
+_PACKAGE = pathlib.Path(__file__).resolve().parents[1]
+_FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")  # as installed from a wheel, and in a checkout
+CONFIGS = next((folder for folder in _FOLDERS if folder.is_dir()), _FOLDERS[0])
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config",

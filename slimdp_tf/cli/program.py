@@ -26,9 +26,10 @@ def run_program(
     """
 
     def parse(argv: list[str]) -> list[str]:
-        argv = list(argv)
+        questions = [argument for argument in argv[1:] if argument.lstrip("-") in ("help", "helpfull")]
+        argv = [argv[0], *questions] if questions else list(argv)
         with explaining():
-            if read is not None and not any(argument.lstrip("-") in ("help", "helpfull") for argument in argv[1:]):
+            if read is not None and not questions:
                 read(argv)
             sys.argv[:] = argv  # where config flags look for what they override
             rest = app.parse_flags_with_usage(argv)

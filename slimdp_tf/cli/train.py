@@ -48,9 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         with explaining():
             strategy = make_strategy(experiment, cluster)
         verbose = 1 if sys.stdout.isatty() else 2  # a bar, or a line per epoch
-        callbacks = [keras.callbacks.TerminateOnNaN()]
-        if experiment.can_be_resumed:
-            callbacks.append(Snapshots(folder / "snapshots", every_s=_SNAPSHOT_S))
+        callbacks = [keras.callbacks.TerminateOnNaN(), Snapshots(folder / "snapshots", every_s=_SNAPSHOT_S)]
         run = train_in(folder, experiment, strategy, callbacks, verbose=verbose)
     print(f"\n{format_text(compare_runs([run]))}\n")
     print(f"written: {folder}/run.json, {folder}/config.json")

@@ -5,11 +5,15 @@ A test imports every name used here, so that a TensorFlow which moved one fails 
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import copy
+import functools
 import os
 import threading
 
 import tensorflow as tf
+from tensorflow.python import pywrap_tfe
 from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.data.util import structure
 from tensorflow.python.distribute import distribute_lib, values
@@ -36,7 +40,7 @@ ReplicaContext = distribute_lib.ReplicaContext
 UpdateContext = distribute_lib.UpdateContext
 
 _connected: dict[str, list[str]] | None = None
-_cluster_lock = threading.Lock()  # two updates of the cluster at once end the process
+_cluster_lock = threading.RLock()  # two updates of the cluster at once end the process
 
 
 # -- the cluster ------------------------------------------------------------------------------------------------------
@@ -45,34 +49,39 @@ _cluster_lock = threading.Lock()  # two updates of the cluster at once end the p
 def connect(spec: dict[str, list[str]], protocol: str) -> None:
     """Makes this process the chief of a cluster. The chief's address stays the same as long as the process lives."""
     global _connected
-    if is_connected(spec):
-        return
     os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = "False"  # one request per worker at a time
     os.environ["TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY"] = "True"  # executors here are synchronous
-    if _connected is None:
-        remote.connect_to_cluster(
-            tf.train.ClusterSpec(spec),
-            job_name="chief",
-            protocol=protocol,
-            cluster_device_filters=_filters(spec),
-        )
-        context.ensure_initialized()
-    else:
-        _set_cluster(spec)
-    _connected = spec
+    with _cluster_lock:  # a connection that was given up may still be made, and changes the cluster when it is
+        if _connected is None:
+            remote.connect_to_cluster(
+                tf.train.ClusterSpec(spec), job_name="chief", protocol=protocol, cluster_device_filters=_filters(spec)
+            )
+            context.ensure_initialized()
+            _keep_functions()
+            _probe()
+        elif not is_connected(spec):
+            _set_cluster(spec)
+        if not is_connected(spec):
+            _connected = spec
 
 
 def disconnect(spec: dict[str, list[str]]) -> None:
     """Forgets the tasks of `spec`, which are about to end, so that nothing is sent to them any more."""
     global _connected
-    if is_connected(spec):
-        _connected = {"chief": spec["chief"], "worker": [], "ps": []}
-        _set_cluster(_connected)
+    with _cluster_lock:
+        if is_connected(spec):
+            _connected = {"chief": spec["chief"], "worker": [], "ps": []}
+            _set_cluster(_connected)
 
 
 def chief_address() -> str | None:
     """host:port at which this process is a chief, None if it is not one."""
     return _connected["chief"][0] if _connected else None
+
+
+def addresses() -> list[str]:
+    """host:port of every worker and ps of the cluster."""
+    return [address for job in ("worker", "ps") for address in (_connected or {}).get(job, [])]
 
 
 def address_of(device: str) -> str | None:
@@ -87,12 +96,9 @@ def is_connected(spec: dict[str, list[str]]) -> bool:
 
 
 def _set_cluster(spec: dict[str, list[str]], missing: frozenset[str] = frozenset()) -> None:
-    server = type(context.get_server_def())()
-    server.CopyFrom(context.get_server_def())
-    there = {job: {i: a for i, a in enumerate(tasks) if a not in missing} for job, tasks in spec.items()}
-    server.cluster.CopyFrom(
-        tf.train.ClusterSpec({job: tasks for job, tasks in there.items() if tasks}).as_cluster_def()
-    )
+    server = copy.deepcopy(context.get_server_def())
+    there = {job: {i: a for i, a in enumerate(t) if a not in missing} for job, t in spec.items() if set(t) - missing}
+    server.cluster.CopyFrom(tf.train.ClusterSpec(there).as_cluster_def())
     server.cluster_device_filters.CopyFrom(_filters(spec)._as_cluster_device_filters())
     with _cluster_lock:
         context.context().update_server_def(server)
@@ -101,39 +107,96 @@ def _set_cluster(spec: dict[str, list[str]], missing: frozenset[str] = frozenset
 def _filters(spec: dict[str, list[str]]) -> server_lib.ClusterDeviceFilters:
     """A worker sees the servers and the chief; a server sees everything (the core is chosen over all of them)."""
     filters = server_lib.ClusterDeviceFilters()
-    for index in range(len(spec["worker"])):
-        filters.set_device_filters("worker", index, ["/job:ps", "/job:chief"])
-    for index in range(len(spec["ps"])):
-        filters.set_device_filters("ps", index, ["/job:ps", "/job:worker", "/job:chief"])
+    for job, others in (("worker", ["/job:ps", "/job:chief"]), ("ps", ["/job:ps", "/job:worker", "/job:chief"])):
+        for index in range(len(spec[job])):
+            filters.set_device_filters(job, index, others)
     return filters
-
-
-def is_alive(device: str) -> bool:
-    """Whether the task of `device` answers and is the one this process connected to."""
-    probe = tf.constant(True)
-    try:  # TensorFlow's own check holds all threads when a task hangs, and takes a process started anew for the old one
-        with running_on(device, new_executor()):
-            tf.identity(probe)
-        return True
-    except tf.errors.OpError:
-        return False
 
 
 def update_cluster(missing: frozenset[str]) -> None:
     """Connects again to tasks that were restarted, and forgets those at the addresses `missing` until they are back."""
-    _set_cluster(_connected, missing)
+    with _cluster_lock:  # before it is read which cluster that is
+        _set_cluster(_connected, missing)
+
+
+# -- calls of tasks ---------------------------------------------------------------------------------------------------
+
+_unused: collections.deque = collections.deque()  # names of functions that Python has collected
+_here = threading.local()  # .executor: what `talking` gave this thread
+
+
+def _keep_functions() -> None:
+    """Functions that Python collects are taken back from the tasks by `let_go` only.
+
+    TensorFlow asks one task after another to forget one, and holds all of Python's threads until each has answered.
+    Python collects at any time: a single task that hangs would hold up the chief.
+    """
+    before = context.context().list_function_names()  # which no task knows: they stay, here
+    context.context().remove_function = lambda name: tf.compat.as_str(name) in before or _unused.append(name)
+
+
+def has_unused() -> bool:
+    """Whether there are functions for `let_go`."""
+    return bool(_unused)
+
+
+def let_go() -> None:
+    """Takes functions that nobody uses any more back from the tasks; while all of them answer."""
+    while _unused:
+        context.Context.remove_function(context.context(), _unused.popleft())
+
+
+def is_alive(device: str) -> bool:
+    """Whether the task of `device` answers and is the one this process connected to."""
+    executor = new_executor()
+    try:  # TensorFlow's own check holds all threads when a task hangs, and takes a process started anew for the old one
+        with talking(executor), tf.device(device):
+            return bool(tf.identity(_probe()).device)
+    except tf.errors.OpError:
+        executor.clear_error()  # which it would raise again when it goes
+        return False
+
+
+@functools.cache
+def _probe() -> tf.Tensor:
+    """Made once: TensorFlow tells every task of the first operation of a kind, and holds all threads meanwhile."""
+    with tf.device(None):
+        return tf.constant(True)
 
 
 def new_executor():
-    """A synchronous executor of its own for one worker's thread."""
+    """A synchronous executor of its own for one thread."""
     return executor_lib.new_executor(enable_async=False)
 
 
 @contextlib.contextmanager
-def running_on(device: str, executor):
-    """Eager operations and functions under it run on `device`, apart from those of other executors."""
-    with context.executor_scope(executor), tf.device(device):
+def talking(executor):
+    """Eager operations and functions under it are asked of tasks by `executor`, apart from those of others.
+
+    TensorFlow's own scope waits at its end until everything is done that was begun by the executor it leaves for a
+    while: if a tensor on a task that hangs was let go by it, until that task answers.
+    """
+    before = getattr(_here, "executor", None) or _default()
+    _here.executor = context.context().executor = executor
+    try:
         yield
+    finally:
+        _here.executor = context.context().executor = before
+
+
+class _Kept(executor_lib.Executor):
+    """An executor that stays: whoever lets one go waits for everything that was begun by it."""
+
+    __slots__ = ()
+
+    def __del__(self):
+        pass
+
+
+@functools.cache
+def _default() -> _Kept:
+    """The executor of threads that have none of their own."""
+    return _Kept(pywrap_tfe.TFE_NewExecutor(False, False, 0))
 
 
 # -- variables whose copy is found when the function is called --------------------------------------------------------

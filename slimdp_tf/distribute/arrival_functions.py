@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from slimdp_tf.distribute.roles import Role
 from slimdp_tf.distribute.round_functions import RoundFunctions
-from slimdp_tf.distribute.slots import ABSENT, MERGED
 from slimdp_tf.distribute.step import Step
+from slimdp_tf.inspection import ABSENT, MERGED
 from slimdp_tf.method import Method
 
 
@@ -78,16 +78,17 @@ class ArrivalFunctions(RoundFunctions):
         return self._traced["refresh"]
 
     def _merge_one(self, whole: bool, number: tf.Tensor, worker: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-        found = []
+        found, choices = [], {}
         for role, shared in self.cache.shared.items():
-            found += shared.inspect_here(number, whole and role is Role.WEIGHT)
+            choices[role] = shared.choose_here(number, worker)
+            found += shared.inspect_here(number, whole and role is Role.WEIGHT, choices[role])
         with tf.device(self.devices[0]):
             found = tf.stack(found)  # i32[blocks of all that is shared]
             verdict = tf.where(tf.reduce_any(tf.equal(found, ABSENT)), ABSENT, tf.reduce_max(found))
 
         def fold():
             for role, shared in self.cache.shared.items():
-                shared.fold_here(number, worker, whole and role is Role.WEIGHT, others)
+                shared.fold_here(number, worker, whole and role is Role.WEIGHT, others, choices[role])
             return verdict
 
         done = tf.cond(tf.equal(verdict, MERGED), fold, lambda: verdict)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import tensorflow as tf
 
 from slimdp_tf.arrival import fold_one
-from slimdp_tf.channel import Parts, joined
+from slimdp_tf.channel import joined
 from slimdp_tf.distribute.local_variable import Shelf, Vector
 from slimdp_tf.distribute.shared import Shared
-from slimdp_tf.distribute.slots import ABSENT, MERGED, NOT_FINITE, WRONG_SIGNATURE, Block
-from slimdp_tf.exchange import is_finite
+from slimdp_tf.distribute.slots import Block, Choice, keys_of
+from slimdp_tf.inspection import ABSENT, inspect
 from slimdp_tf.types import Entries, Note, State
 
 
@@ -45,7 +45,7 @@ class ArrivingBlock(Block):
 
     # -- keys, in two versions ------------------------------------------------------------------------------------
 
-    def _book(self, version: tf.Tensor) -> State:
+    def book(self, version: tf.Tensor) -> State:
         """What the agreement of a version holds."""
 
         def read(book):
@@ -61,15 +61,18 @@ class ArrivingBlock(Block):
     @property
     def agreed(self) -> State:
         with tf.device(self.device):
-            return self._book(self.version.read_value())
+            return self.book(self.version.read_value())
+
+    @property
+    def agreed_here(self) -> State:
+        with tf.device(self.device):
+            return self.book(self.told_here.read())
 
     def read_signature(self) -> tf.Tensor:
-        with tf.device(self.device):
-            return self._book(self.told_here.read())["signature"]
+        return self.agreed_here["signature"]
 
     def read_keys(self) -> State:
-        with tf.device(self.device):
-            told = self._book(self.told_here.read())
+        told = self.agreed_here
         return {name: told[name] for name in ("core", "share")}
 
     def adopt_keys(self, agreed: State) -> None:
@@ -97,33 +100,36 @@ class ArrivingBlock(Block):
 
     # -- the push of the worker here ------------------------------------------------------------------------------
 
-    def inspect_here(self, number: tf.Tensor, whole: bool) -> tf.Tensor:
+    def choose_here(self, number: tf.Tensor, worker: tf.Tensor) -> Choice:
+        """The entries that it chose for its round `number`, and whether its keys can be meant."""
+        if self.exchange.method.up.is_dense:
+            return [None], tf.constant(True)
+        with tf.device(self.device):
+            draw = self.exchange.draw(tf.cast(number, tf.int32), worker)
+            return self._chosen(keys_of(self.slot_here), self.agreed_here, draw)
+
+    def inspect_here(self, number: tf.Tensor, whole: bool, choice: Choice) -> tf.Tensor:
         """What may become of the push of its round `number`, i32[]."""
         with tf.device(self.device):
-            payload = self._payload(self.slot_here, whole)
-            verdict = tf.where(is_finite(payload), MERGED, NOT_FINITE)
-            if "signature.keys" in payload:
-                theirs, ours = payload["signature.keys"], self._book(self.told_here.read())["signature"]
-                is_same = tf.raw_ops.Equal(x=theirs, y=ours, incompatible_shape_error=False)
-                verdict = tf.where(tf.reduce_all(is_same), verdict, WRONG_SIGNATURE)
+            payload, signature = self._payload(self.slot_here, whole), self.agreed_here["signature"]
+            verdict = inspect(self.exchange, self.number, payload, choice, signature, whole)
             is_new = tf.equal(self.tag_here.read(), number) & (number > self.folded_here.read())
             return tf.where(is_new, verdict, ABSENT)
 
-    def fold_here(self, number: tf.Tensor, worker: tf.Tensor, whole: bool, others: tf.Tensor) -> None:
+    def fold_here(self, number: tf.Tensor, worker: tf.Tensor, whole: bool, others: tf.Tensor, choice: Choice) -> None:
         """Folds the push, and makes ready what the worker is to pull.
 
         Args:
             number, worker: the worker's round, and which worker it is.
             whole: whether it pushed every entry.
             others: bool[workers], who else takes part.
+            choice: of `choose_here`.
         """
         exchange, is_dense = self.exchange, self.exchange.method.up.is_dense
         with tf.device(self.device):
-            worker_round = tf.cast(number, tf.int32)
-            agreed = dict(self._book(self.told_here.read()), round=worker_round)
+            worker_round, (parts, _) = tf.cast(number, tf.int32), choice
+            agreed = dict(self.agreed_here, round=worker_round)
             draw = exchange.draw(worker_round, worker)
-            keys = {name: vector.read() for name, vector in self.slot_here.items() if name.endswith(".keys")}
-            parts: Parts = [None] if is_dense else self._chosen(keys, agreed, draw)
             index, value = self._received(self._payload(self.slot_here, whole), parts, whole)
             arrived = Entries(None if whole or is_dense else index, value)
             if not is_dense:
@@ -169,14 +175,20 @@ class ArrivingShared(Shared):
         drift = [tf.reduce_sum(tf.square(w - z)) for w, z in zip(local, anchors)]
         return tf.add_n(drift), tf.add_n([tf.reduce_sum(tf.square(z)) for z in anchors])
 
-    def inspect_here(self, number: tf.Tensor, whole: bool) -> list[tf.Tensor]:
-        """What may become of the push of the worker here, per block, i32[]."""
-        return [block.inspect_here(number, whole) for block in self.blocks]
+    def choose_here(self, number: tf.Tensor, worker: tf.Tensor) -> list[Choice]:
+        """What the worker here chose for a push, per block; see `ArrivingBlock.choose_here`."""
+        return [block.choose_here(number, worker) for block in self.blocks]
 
-    def fold_here(self, number: tf.Tensor, worker: tf.Tensor, whole: bool, others: tf.Tensor) -> None:
+    def inspect_here(self, number: tf.Tensor, whole: bool, choices: list[Choice]) -> list[tf.Tensor]:
+        """What may become of this push, per block, i32[]."""
+        return [block.inspect_here(number, whole, choice) for block, choice in zip(self.blocks, choices)]
+
+    def fold_here(
+        self, number: tf.Tensor, worker: tf.Tensor, whole: bool, others: tf.Tensor, choices: list[Choice]
+    ) -> None:
         """Folds it on every server; see `ArrivingBlock.fold_here`."""
-        for block in self.blocks:
-            block.fold_here(number, worker, whole, others)
+        for block, choice in zip(self.blocks, choices):
+            block.fold_here(number, worker, whole, others, choice)
 
     def choose_keys(self, version: tf.Tensor) -> None:
         """Chooses new keys by what whole pushes did since they were chosen last; the worker here is told."""

@@ -99,6 +99,7 @@ class Binding:
 
     def bring_home(self) -> None:
         """Fetches what the owners hold, as far as they answer, and lets go of them."""
+        self.cache.watch = lambda work: work()  # nothing is restored any more
         try:
             self._settle()
             for variable in self.cache.variables:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 GONE = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError)
-WATCH_S = 10.0  # seconds between two looks at the servers during a long wait
+WATCH_S = 2.5  # seconds between two looks at the servers during a long wait
 
 
 class ClusterError(RuntimeError):
@@ -49,7 +49,7 @@ class CallThread:
     """
 
     def __init__(self, name: str, around: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext):
-        self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._around = around
         self.ended_at = time.monotonic()  # when its last call ended
         threading.Thread(target=self._serve, daemon=True, name=name).start()
@@ -60,9 +60,12 @@ class CallThread:
         self._calls.put(call)
         return call
 
+    def end(self) -> None:
+        """Ends the thread after the calls that are queued."""
+        self._calls.put(None)
+
     def _serve(self) -> None:
-        while True:
-            call = self._calls.get()
+        while (call := self._calls.get()) is not None:
             with self._around():
                 call.run()
             self.ended_at = time.monotonic()
@@ -76,11 +79,14 @@ def run_apart(function: Callable[[], object], name: str) -> Call:
     return call
 
 
-def call_within(function: Callable[[], object], seconds: float, complaint: str) -> object:
-    """Runs `function` in a thread of its own; raises ClusterError(`complaint`) when it does not end in time."""
+def call_within(function: Callable[[], object], seconds: float, complaint: str | Callable[[], str]) -> object:
+    """Runs `function` in a thread of its own; raises ClusterError(`complaint`) when it does not end in time.
+
+    A complaint that has to look around first is a function.
+    """
     call = run_apart(function, "slimdp call")
     if not call.ends_within(seconds):
-        raise ClusterError(complaint)
+        raise ClusterError(complaint if isinstance(complaint, str) else complaint())
     if call.error is not None:
         raise call.error
     return call.result

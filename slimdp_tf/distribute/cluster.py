@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute import _tf, loopback, task_process
 from slimdp_tf.distribute.calls import ClusterError, run_apart
 from slimdp_tf.distribute.spec import Spec, answers, check_spec
 from slimdp_tf.environment import LARGE_PAGES
@@ -70,6 +70,8 @@ class LocalCluster(PartialCluster):
         addresses = [f"127.0.0.1:{port}" for port in _free_ports(1 + workers + ps)]
         chief = _tf.chief_address() or addresses[-1]  # a process that was a chief before stays at its address
         super().__init__({"chief": [chief], "worker": addresses[:workers], "ps": addresses[workers:-1]})
+        if loopback.why_open():
+            loopback.warn_of([f"{job} {i} at {a}" for job in ("worker", "ps") for i, a in enumerate(self._spec[job])])
         self.timeout_s = timeout_s
         self._threads = threads or max(1, (os.cpu_count() or 1) // workers)
         self._logs = tempfile.TemporaryDirectory(prefix="slimdp_", ignore_cleanup_errors=True)
@@ -151,13 +153,13 @@ class LocalCluster(PartialCluster):
         return pathlib.Path(self._logs.name) / f"{job}{index}.log"
 
     def _start(self, job: str, index: int) -> None:
-        task = {"spec": self._spec, "job": job, "index": index, "threads": self._threads}
+        task = {"spec": self._spec, "job": job, "index": index, "threads": self._threads, "parent": os.getpid()}
         environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **LARGE_PAGES, **os.environ}
         environment.pop("TF_CONFIG", None)
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (str(_ROOT), environment.get("PYTHONPATH")) if p)
         with open(self._log(job, index), "ab") as log:
             self._processes[job, index] = subprocess.Popen(
-                [sys.executable, "-m", "slimdp_tf.distribute.serve", json.dumps(task)],
+                [sys.executable, task_process.__file__, json.dumps(task)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -49,6 +49,11 @@ class DelayedShared(Shared):
         self._begun.write(flat)
         return flat
 
+    def begin_here(self) -> None:
+        flat = self.layout.join(super().read_local())
+        self._copy.write(flat)
+        self._begun.write(flat)
+
     def read_note(self) -> tf.Tensor:
         """Loss and steps behind the update that is about to be pushed, f32[2]."""
         return self._note.read()

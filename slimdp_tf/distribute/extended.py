@@ -95,5 +95,5 @@ class Extended(_tf.ExtendedBase):
     def _batch_reduce_to(self, reduce_op, value_destination_pairs, options):
         return [value for value, _ in value_destination_pairs]
 
-    def _local_results(self, value):
-        return tuple(value.values) if isinstance(value, _tf.PerReplica) else (value,)
+    def _local_results(self, val):
+        return tuple(val.values) if isinstance(val, _tf.PerReplica) else (val,)

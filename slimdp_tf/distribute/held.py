@@ -1,7 +1,6 @@
 """What servers and workers hold, as arrays by name that do not depend on how many servers there are.
 
-What has a value per entry of its block is joined over the blocks, so that another number of servers cuts it anew. What
-has not belongs to its block ("state/step/block0") and means nothing to a model that is cut otherwise.
+See `joining.py` for how.
 """
 
 from __future__ import annotations
@@ -13,53 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 from slimdp_tf.distribute.calls import constant_here, fetch_here
+from slimdp_tf.distribute.joining import Arrays, cut, cut_places, join, join_places, split, within
 from slimdp_tf.distribute.local_variable import LocalVariable
 from slimdp_tf.distribute.roles import Role
+from slimdp_tf.distribute.shared import Shared
 from slimdp_tf.distribute.slots import Block
 from slimdp_tf.distribute.sync import ChiefCache
 from slimdp_tf.types import State
-
-Arrays = dict[str, np.ndarray]
-
-
-def join(blocks: list[Arrays]) -> Arrays:
-    """Arrays of every block, of which each has a "value" f32[n_j] -> arrays of the model."""
-    joined = {}
-    for name in blocks[0]:
-        parts = [block[name] for block in blocks]
-        if all(part.shape == block["value"].shape for part, block in zip(parts, blocks)):
-            joined[name] = np.concatenate(parts)
-        else:
-            joined.update({f"{name}/block{j}": part for j, part in enumerate(parts)})
-    return joined
-
-
-def cut(saved: Arrays, like: list[Arrays]) -> tuple[list[Arrays], list[str]]:
-    """The inverse of `join`.
-
-    Args:
-        saved: arrays of the model.
-        like: what every block holds at the beginning; it stays where `saved` has nothing of that name and shape.
-
-    Returns:
-        Arrays of every block, and the names of what stayed.
-    """
-    ends, blocks, kept = np.cumsum([block["value"].size for block in like])[:-1], [{} for _ in like], []
-    for name in like[0]:
-        fresh = [block[name] for block in like]
-        own = [saved.get(f"{name}/block{j}") for j in range(len(like))]
-        if name in saved and all(part.shape == block["value"].shape for part, block in zip(fresh, like)):
-            parts = np.split(saved[name], ends)
-        elif f"{name}/block{len(like)}" not in saved and all(
-            part is not None and part.shape == new.shape for part, new in zip(own, fresh)
-        ):
-            parts = own
-        else:
-            parts = fresh
-            kept.append(name)
-        for block, part in zip(blocks, parts):
-            block[name] = part
-    return blocks, kept
 
 
 class Held:
@@ -82,14 +41,13 @@ class Held:
     # -- servers --------------------------------------------------------------------------------------------------
 
     def read_servers(self) -> Arrays:
-        """Everything on the servers; the entries of a core are places in the whole model, i64[c]."""
+        """Everything on the servers; entries of a block are places in the whole model, i64."""
         read = self.cache.servers.call(
             lambda: tf.nest.map_structure(lambda t: fetch_here(t).numpy(), self._ask_servers()), "for a snapshot"
         )
         found = {}
-        for (role, shared), (blocks, cores, version) in zip(self.shared.items(), read):
-            core = [keys.astype(np.int64) + start for keys, start in zip(cores, shared.layout.starts)]
-            arrays = {**join(blocks), "core": np.concatenate(core), "version": version}
+        for (role, shared), (blocks, lists, facts) in zip(self.shared.items(), read):
+            arrays = {**join(blocks), **join_places(lists, shared.layout.sizes), **facts}
             found.update({f"{_name(role)}/{name}": array for name, array in arrays.items()})
         return found
 
@@ -97,13 +55,11 @@ class Held:
         """Puts back what `read_servers` gave, as after the merge of round `merged`; returns what begins anew."""
         given, anew = [], []
         for role, shared in self.shared.items():
-            own = within(saved, _name(role))
-            like = [self._fresh(shared, j, part) for j, part in enumerate(_split(own["value"], shared.layout.sizes))]
-            blocks, kept = cut(own, like)
-            bounds = np.searchsorted(own["core"], [*shared.layout.starts, shared.layout.entries])
-            cores = [own["core"][a:b] - start for a, b, start in zip(bounds, bounds[1:], shared.layout.starts)]
-            given.append((blocks, [keys.astype(np.int32) for keys in cores], own["version"]))
-            anew += [f"{_name(role)}/{name}" for name in kept]
+            own, sizes = within(saved, _name(role)), shared.layout.sizes
+            blocks, kept = cut(own, [self._fresh(*of) for of in zip(shared.blocks, split(own["value"], sizes))])
+            lists, facts = self._told(own)
+            given.append((blocks, cut_places(lists, sizes), facts))
+            anew += [f"{_name(role)}/{name}" for name in kept if name in own or f"{name}/block0" in own]
         given = tf.nest.map_structure(tf.constant, given)
         specs = tf.nest.map_structure(tf.TensorSpec.from_tensor, given)
         put = tf.function(self._put_servers, autograph=False)  # rare: its trace is not kept
@@ -111,29 +67,56 @@ class Held:
         self.cache.servers.call(lambda: put(given, tf.constant(merged, tf.int64)), "while they were restored")
         return anew
 
-    def _fresh(self, shared, block: int, value: np.ndarray) -> Arrays:
+    def _fresh(self, block: Block, value: np.ndarray) -> Arrays:
         """What a server holds of a block that begins with `value`."""
-        like = {f"state/{name}": t for name, t in shared.exchange.init_server(tf.constant(value)).items()}
-        shadow = shared.exchange.init_shadow(tf.constant(value))
-        for k in range(len(shared.blocks[block].shadows)):
+        like = {f"state/{name}": t for name, t in block.exchange.init_server(tf.constant(value)).items()}
+        shadow = block.exchange.init_shadow(tf.constant(value))
+        for k in range(len(block.shadows)):
             like.update({f"shadow/{k}/{name}": t for name, t in shadow.items()})
         return {"value": value, **{name: tensor.numpy() for name, tensor in like.items()}}
 
     def _servers(self):
         found = []
         for shared in self.shared.values():
-            held, cores = [_read_block(block) for block in shared.blocks], []
+            blocks, lists = [], []
             for block in shared.blocks:
                 with tf.device(block.device):
-                    cores.append(block.lists["core"].read())
-            found.append((held, cores, shared.blocks[0].signature.read_value()[0]))
+                    blocks.append({name: variable.read_value() for name, variable in self._lasting(block).items()})
+                    lists.append(self._lists(block))
+            found.append((blocks, lists, self._facts(shared.blocks[0])))
         return found
 
     def _put_servers(self, given, merged):
-        for shared, (blocks, cores, version) in zip(self.shared.values(), given):
+        for shared, (blocks, lists, facts) in zip(self.shared.values(), given):
+            self._put_told(shared, lists, facts)
             for block, held in zip(shared.blocks, blocks):
-                _put_block(block, held, merged)
-            shared.set_keys(cores, version)
+                with tf.device(block.device):
+                    for name, variable in self._lasting(block).items():
+                        variable.assign(held[name])
+                    block.merged.assign(merged)
+                    for tag in block.tags:  # what lies in the slots is void
+                        tag.assign(tf.constant(-1, tf.int64))
+
+    def _lasting(self, block: Block) -> dict[str, tf.Variable]:
+        """What a server holds of a block by value."""
+        shadows = {f"shadow/{k}/{name}": v for k, shadow in enumerate(block.shadows) for name, v in shadow.items()}
+        return {"value": block.value, **{f"state/{name}": v for name, v in block.state.items()}, **shadows}
+
+    def _lists(self, block: Block) -> State:
+        """Which entries of a block it keeps lists of, i32."""
+        return {"core": block.lists["core"].read()}
+
+    def _facts(self, block: Block) -> State:
+        """What all blocks know alike."""
+        return {"version": block.signature.read_value()[0]}
+
+    def _told(self, own: Arrays) -> tuple[Arrays, Arrays]:
+        """What of a snapshot `_lists` and `_facts` gave."""
+        return {"core": own["core"]}, {"version": own["version"]}
+
+    def _put_told(self, shared: Shared, lists: list[State], facts: State) -> None:
+        """Puts back what `_lists` and `_facts` gave."""
+        shared.set_keys([of_block["core"] for of_block in lists], facts["version"])
 
     # -- workers --------------------------------------------------------------------------------------------------
 
@@ -174,7 +157,7 @@ class Held:
     def _named(self, states, values) -> Arrays:
         found = {f"variables/{name}": value for name, value in zip(self.names(self.variables), values)}
         for role, blocks in zip(self.shared, states):
-            flat = _split(self._flat(role, found), self.shared[role].layout.sizes)
+            flat = split(self._flat(role, found), self.shared[role].layout.sizes)
             joined = join([{"value": value, **block} for value, block in zip(flat, blocks)])
             found.update({f"{_name(role)}/{name}": array for name, array in joined.items() if name != "value"})
         return found
@@ -182,7 +165,7 @@ class Held:
     def _cut_worker(self, shared, own: Arrays, arrays: Arrays) -> tuple[list[Arrays], list[str]]:
         role = next(role for role, known in self.shared.items() if known is shared)
         like = []
-        for value in _split(self._flat(role, arrays), shared.layout.sizes):
+        for value in split(self._flat(role, arrays), shared.layout.sizes):
             state = shared.exchange.init_worker(tf.constant(value))
             like.append({"value": value, **{name: tensor.numpy() for name, tensor in state.items()}})
         blocks, kept = cut({"value": self._flat(role, arrays), **own}, like)
@@ -204,37 +187,8 @@ class Held:
         for shared, blocks in zip(self.shared.values(), states):
             for j, state in enumerate(blocks):
                 shared.write(j, state)
+            shared.begin_here()
             shared.renew_keys()
-
-
-def within(arrays: Arrays, folder: str) -> Arrays:
-    """The arrays whose names begin with `folder`, without it."""
-    return {name[len(folder) + 1 :]: array for name, array in arrays.items() if name.startswith(folder + "/")}
-
-
-def _lasting(block: Block) -> dict[str, tf.Variable]:
-    """What a server holds of a block beside its lists."""
-    shadows = {f"shadow/{k}/{name}": v for k, shadow in enumerate(block.shadows) for name, v in shadow.items()}
-    return {"value": block.value, **{f"state/{name}": v for name, v in block.state.items()}, **shadows}
-
-
-def _read_block(block: Block) -> State:
-    with tf.device(block.device):
-        return {name: variable.read_value() for name, variable in _lasting(block).items()}
-
-
-def _put_block(block: Block, held: State, merged: tf.Tensor) -> None:
-    """Sets a block as after the merge of round `merged`, i64[]; what lies in its slots is void."""
-    with tf.device(block.device):
-        for name, variable in _lasting(block).items():
-            variable.assign(held[name])
-        block.merged.assign(merged)
-        for tag in block.tags:
-            tag.assign(tf.constant(-1, tf.int64))
-
-
-def _split(flat: np.ndarray, sizes: tuple[int, ...]) -> list[np.ndarray]:
-    return np.split(flat, np.cumsum(sizes)[:-1])
 
 
 def _name(role: Role) -> str:

@@ -10,6 +10,8 @@ from slimdp_tf.distribute.reports import Report
 from slimdp_tf.distribute.step import Step
 from slimdp_tf.method import Method
 
+_LASTING = ("number", "all_steps", "waited", "pulled_at")  # what of a lane outlives an epoch
+
 
 @dataclasses.dataclass(frozen=True)
 class Task:
@@ -87,15 +89,38 @@ class Lane:
         self.steps, self.all_steps = self.steps + steps, self.all_steps + steps
         self.waited = 0 if report and report.has_pushed else self.waited + 1
 
+    def is_void(self, ticket: int) -> bool:
+        """Whether a round that was begun with `ticket` has nothing to say any more."""
+        return ticket not in (self.ticket, self.lost_ticket)
+
     @property
     def is_busy(self) -> bool:
         """Whether a round of it is under way."""
         return self.give_up is not None
 
+    def excuse(self, give_up: float) -> None:
+        """If it is busy it has time until then."""
+        if self.give_up is not None:
+            self.give_up = max(self.give_up, give_up)
+
     def forsake(self) -> None:
         """The worker is lost; what it still pushes is late."""
         self.lost_ticket, self.ticket, self.give_up = self.ticket, self.ticket + 1, None
         self.has_answer = self.is_held = False
+
+    def abandon(self) -> None:
+        """What the worker is at counts no more, nor does what it still pushes."""
+        self.lost_ticket, self.ticket, self.give_up = -1, self.ticket + 1, None
+        self.has_answer = self.is_held = False
+
+    def tell_place(self) -> dict[str, int]:
+        """What a lane at rest is known by later; see `go_on_from`."""
+        return {name: getattr(self, name) for name in _LASTING}
+
+    def go_on_from(self, place: dict[str, int]) -> None:
+        """Goes on from what `tell_place` gave."""
+        for name in _LASTING:
+            setattr(self, name, place[name])
 
     def welcome(self, beside: Lane | None, merges: int) -> None:
         """The worker is back, as far in this epoch as `beside`, and pulls everything."""
@@ -112,12 +137,14 @@ class Course:
         staleness: rounds a worker may be ahead of the slowest, and of what was asked.
         calls, asked: rounds and local steps asked for so far.
         ahead: further local steps that will be asked for.
+        stop: rounds that nobody goes beyond, for all to come to rest.
     """
 
     staleness: int
     calls: int = 0
     asked: int = 0
     ahead: float = 0
+    stop: float = math.inf
 
     def ask(self, steps: int, ahead: float) -> None:
         """One more round of each worker is asked for, of `steps` local steps."""
@@ -132,9 +159,15 @@ class Course:
         slowest = min((lane.turns for lane in live.values() if not lane.is_ended), default=0)
         for worker, lane in sorted(live.items()):
             is_free = not (lane.is_busy or lane.is_held or lane.is_ended)
-            most = self.calls + (self.staleness if self.ahead else 0)
+            most = min(self.calls + (self.staleness if self.ahead else 0), self.stop)
             if is_free and lane.turns < most and lane.turns - slowest <= self.staleness and self.left(lane) > 0:
                 yield worker
+
+    def lead(self, live: Iterable[Lane]) -> tuple[int, int]:
+        """Rounds and local steps that workers have done beyond what was asked for."""
+        lanes = list(live)
+        turns, steps = (max((getattr(lane, name) for lane in lanes), default=0) for name in ("turns", "steps"))
+        return max(0, turns - self.calls), max(0, steps - self.asked)
 
 
 def soonest(lanes: Iterable[Lane]) -> float:

@@ -10,9 +10,12 @@ import tensorflow as tf
 from slimdp_tf.distribute.arrival_functions import ArrivalFunctions
 from slimdp_tf.distribute.lanes import Lane, Turn
 from slimdp_tf.distribute.local_variable import standing_on
-from slimdp_tf.distribute.slots import MERGED, NOT_FINITE
+from slimdp_tf.distribute.refusals import warn_of
 from slimdp_tf.distribute.workers import Workers
+from slimdp_tf.inspection import MERGED, NOT_FINITE
 from slimdp_tf.method import Method
+
+_KEPT = 10_000  # of the order of merges
 
 
 class Merging:
@@ -27,7 +30,8 @@ class Merging:
     Attributes:
         state: held by whoever reads or changes lanes; it tells when they change.
         functions: traced merges (`ArrivalFunctions`).
-        order: the workers whose pushes were merged, in order.
+        merges: how many pushes were merged.
+        order: the workers whose pushes were merged last, in order.
         not_finite: workers whose last push was not finite; they are held until the chief has cleansed them.
     """
 
@@ -35,7 +39,7 @@ class Merging:
         self.method, self.workers, self.needs_everything = method, workers, needs_everything
         self.state = threading.Condition(threading.RLock())
         self.functions: ArrivalFunctions | None = None
-        self.order: list[int] = []
+        self.merges, self.order = 0, []
         self.not_finite: set[int] = set()
         self._lanes, self._delivered, self._version = lanes, set(), 0
         self._staleness: list[int] = []
@@ -45,7 +49,17 @@ class Merging:
         """The servers' blocks are new: there is no core, and nothing to pull but everything."""
         self.functions, self._delivered, self._version = functions, set(), 0
         for lane in self._lanes:
-            lane.has_answer, lane.pulled_at = False, len(self.order)
+            lane.has_answer, lane.pulled_at = False, self.merges
+
+    def tell_place(self) -> dict:
+        """What is counted, at rest; see `go_on_from`."""
+        return {"merges": self.merges, "version": self._version, "delivered": sorted(self._delivered)}
+
+    def go_on_from(self, place: dict, functions: ArrivalFunctions) -> None:
+        """Goes on from what `tell_place` gave, of the blocks that `functions` merge into."""
+        self.functions, self.merges, self._version = functions, place["merges"], place["version"]
+        self._delivered = set(place["delivered"]) & self.workers.live
+        self.not_finite.clear()
 
     def merge(self, turn: Turn, worker: int) -> None:
         """Merges the push of one round, in the servers' thread.
@@ -54,20 +68,24 @@ class Merging:
         """
         lane, whole = self._lanes[worker], turn.push == "whole"
         with self.state:
-            is_late = turn.ticket != lane.ticket
-            if is_late and turn.ticket != lane.lost_ticket:
+            if lane.is_void(turn.ticket):
                 return
             others = [w in self.workers.live and w != worker for w in range(len(self._lanes))]
         with standing_on(worker):
             number = tf.constant(turn.number, tf.int64)
             merged = self.functions.merge_one(whole)(number, tf.constant(worker), tf.constant(others))
             verdict, core = (int(count) for count in merged.numpy())
+        if verdict > NOT_FINITE:
+            faults = self.functions.faults(verdict, turn.number, worker, whole)
+            warn_of(self.workers.names[worker], turn.number, faults)
         with self.state:
-            self._core = core
+            if lane.is_void(turn.ticket):
+                return
+            self._core, is_late = core, turn.ticket != lane.ticket
             if verdict == MERGED:
-                self._staleness.append(len(self.order) - lane.pulled_at)
-                self.order.append(worker)
-                lane.pulled_at, lane.has_answer = len(self.order), not is_late
+                self._staleness.append(self.merges - lane.pulled_at)
+                self._note(worker)
+                lane.pulled_at, lane.has_answer = self.merges, not is_late
                 self._late += is_late
                 if whole:
                     self._delivered.add(worker)
@@ -77,6 +95,11 @@ class Merging:
             self._version, self._delivered = self._version + 1, set()
             with standing_on(worker):  # who is told at once
                 self.functions.refresh()(tf.constant(self._version, tf.int64))
+
+    def _note(self, worker: int) -> None:
+        self.merges += 1
+        self.order.append(worker)
+        del self.order[:-_KEPT]
 
     def renew(self, worker: int) -> None:
         """What the servers think a worker holds, which is back, becomes what it will pull."""

@@ -36,13 +36,16 @@ class OverlapFunctions(RoundFunctions):
         """As `half`, without local steps: no iterators, no tensors."""
         return self.half(REST, do_nothing, pull, push, end)
 
+    def rest(self, pull: str):
+        return self.still(pull, None, "new")
+
     def _half(self, step, local_steps, pull, push, end, handles, arguments, steps, number, worker):
         shared = list(self.cache.shared.values())
         begun = tf.timestamp()
         done, outputs = local_steps(handles, arguments, steps)
         loss = tf.reduce_sum(outputs[0][:1]) if step.has_loss else tf.constant(float("nan"), tf.float64)
         trained_at = time_after([done, *outputs])
-        pulled, matches = [no_bytes(s) for s in shared], tf.zeros([2], tf.int64)
+        pulled, matches = [no_bytes(s) for s in shared], tf.zeros([3], tf.int64)
         pushed, explored, is_still = [no_bytes(s) for s in shared], tf.zeros([], tf.int64), tf.constant(False)
         note = shared[0].read_note()
         if push is not None:  # a worker that had no data has nothing to say
@@ -51,8 +54,7 @@ class OverlapFunctions(RoundFunctions):
                 note[1] > 0, lambda: self._push(number, worker, push, note), lambda: nothing
             )
         if pull is not None:
-            adopted = [s.adopt(number, worker, pull == "everything") for s in shared]
-            pulled, matches = [counts for counts, _ in adopted], tf.add_n([m for _, m in adopted])
+            *pulled, matches = self._adopt(number, worker, pull)
         exchanged_at = time_after([*pushed, *pulled, matches, explored, is_still])
         shown_s = tf.maximum(exchanged_at - trained_at, 0.0)  # of the exchange: what the steps did not hide
         if end is not None:

@@ -31,7 +31,6 @@ class Overlapped(Rounds):
     """
 
     make_shared, make_functions = DelayedShared, OverlapFunctions
-    can_rest = False
 
     def __init__(self, workers, servers, method, seed, on_nonfinite):
         super().__init__(workers, servers, method, seed, on_nonfinite)
@@ -64,11 +63,20 @@ class Overlapped(Rounds):
         self._owing = {worker for worker, report in one.items() if report.steps}
         return [one[worker] for worker in sorted(one)]
 
-    def settle(self) -> None:
+    def abandon(self) -> None:
+        """See `Rounds.abandon`."""
+        self._owing.clear()
+
+    @property
+    def begun(self) -> int:
+        """See `Rounds.begun`; the last of them is not merged yet."""
+        return self.round + bool(self._owing)
+
+    def _settle(self) -> None:
         """Exchanges what the last round trained."""
         self._owing &= self.workers.live - self._needs_everything
         if self._owing:
-            known = len(self.records)
+            known = self.ledger.count
             self._exchange(self.binding.functions.still, lambda w, most: ([], [], tf.constant(0)), 0, 0)
             self._owing.clear()
             self.cache.leave_behind()
@@ -76,13 +84,8 @@ class Overlapped(Rounds):
 
     def _welcome(self) -> None:
         """Workers that hold nothing of worth take over everything before they begin."""
-        new = sorted(self._needs_everything & self.workers.live)
         self._owing -= self._needs_everything
-        if new:
-            function, number = self.binding.functions.still("everything", None, "new"), tf.constant(self.round)
-            reports = self._ask(lambda w: self._call(function, [], [], tf.constant(0), number, w), new)
-            self._unfinished.hold(reports)
-            self._needs_everything -= set(reports)
+        self._take_over()
 
     def _exchange(self, begin: Callable, inputs: Callable, first: int, second: int) -> dict[int, Report]:
         """Both halves of a round.

@@ -13,13 +13,13 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import GONE, WATCH_S, Call
+from slimdp_tf.distribute.probes import BUSY_S, are_there
 from slimdp_tf.distribute.reports import Report
 from slimdp_tf.distribute.roles import Role
 from slimdp_tf.distribute.round_functions import RoundFunctions
 from slimdp_tf.distribute.rounds import Rounds
-from slimdp_tf.distribute.slots import ABSENT
+from slimdp_tf.inspection import ABSENT
 
 
 class QuorumFunctions(RoundFunctions):
@@ -29,8 +29,8 @@ class QuorumFunctions(RoundFunctions):
         super().__init__(cache, devices)
         self.among = tf.Variable([True] * len(cache.workers), trainable=False)
 
-    def verdicts(self, number: tf.Tensor, whole: bool) -> tf.Tensor:
-        return tf.where(self.among.read_value(), super().verdicts(number, whole), ABSENT)
+    def verdicts(self, number: tf.Tensor, whole: bool, choices) -> tf.Tensor:
+        return tf.where(self.among.read_value(), super().verdicts(number, whole, choices), ABSENT)
 
 
 class Quorum(Rounds):
@@ -54,12 +54,16 @@ class Quorum(Rounds):
             self.cache.absorb(metrics, np.sum([self._sums[w] for w in sorted(self._sums)], 0))
         return reports
 
-    def rewind(self, *place) -> None:
-        """See `Rounds.rewind`; what the late do belongs to rounds that are no more."""
-        super().rewind(*place)
+    def rewind(self, place: dict, strangers: set[int], sums: dict[int, np.ndarray] | None) -> None:
+        """See `Rounds.rewind`."""
+        super().rewind(place, strangers, sums)
+        self._sums = self._sums if sums is None else sums
+
+    def abandon(self) -> None:
+        """See `Rounds.abandon`."""
         self._late.clear()
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """Waits for those who are late, so that nobody does anything beside `run`."""
         give_up = time.monotonic() + self.workers.deadline_s
         for worker, call in self._late.items():
@@ -87,8 +91,9 @@ class Quorum(Rounds):
             try:
                 worker = arrived.get(timeout=min(WATCH_S, max(0.0, give_up - time.monotonic())))
             except queue.Empty:
+                if self.servers.watch(f"in round {self.round}"):  # whoever waits for a server is not late
+                    give_up = time.monotonic() + self.workers.deadline_s
                 if time.monotonic() < give_up:
-                    self.servers.watch(f"in round {self.round}")
                     continue
                 for worker in calls:
                     self.workers.lose(worker)
@@ -100,7 +105,7 @@ class Quorum(Rounds):
         self._missed += len(behind)
         if not answers:
             self.servers.check(f"in round {self.round}")
-            self.settle()  # who is late may be all that is left
+            self._settle()  # who is late may be all that is left
             if not self.workers.live:
                 self.workers.wait_for_any()
         return answers
@@ -123,7 +128,7 @@ class Quorum(Rounds):
                 del self._late[worker]
             elif call.ends_within(0.0):
                 del self._late[worker]
-                if isinstance(call.error, GONE) and _tf.is_alive(self.workers.devices[worker]):
+                if isinstance(call.error, GONE) and are_there([self.workers.devices[worker]], BUSY_S)[0]:
                     continue  # it was a server that it lost: the next round finds out
                 if call.error is not None:
                     self._take(worker, call, {})

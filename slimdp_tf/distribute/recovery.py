@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from slimdp_tf.distribute.calls import ClusterError
 from slimdp_tf.distribute.refusals import NonFiniteUpdateError
+from slimdp_tf.distribute.servers import ServerLost
 
 _ATTEMPTS = 3  # to get past the same snapshot
 
@@ -25,9 +28,35 @@ class Recovery:
 
     def __init__(self, rounds):
         self.rounds, self.count, self.lost = rounds, 0, 0
-        self._last_round, self._attempts = -1, 0
+        self._last_round, self._attempts, self._is_watching = -1, 0, False
 
-    def after_loss(self, error: ClusterError) -> None:
+    def watch(self, work: Callable[[], object], is_repeated: bool = True) -> object:
+        """Does `work`, in which servers may be lost: then everything is restored, and it is done anew.
+
+        What is done inside other work is done anew with it.
+
+        Args:
+            work: what to do.
+            is_repeated: whether it is still to be done after a loss.
+
+        Raises:
+            ClusterError: as `after_loss`.
+        """
+        if self._is_watching:
+            return work()
+        self._is_watching = True
+        try:
+            while True:
+                try:
+                    return work()
+                except ServerLost as error:
+                    self.after_loss(error)
+                if not is_repeated:
+                    return None
+        finally:
+            self._is_watching = False
+
+    def after_loss(self, error: ServerLost) -> None:
         """Waits until the servers answer again, and restores all of them.
 
         Raises:
@@ -36,8 +65,6 @@ class Recovery:
         rounds, keeper = self.rounds, self.rounds.snapshots
         if keeper is None or (snapshot := keeper.last()) is None:
             how = "slimdp_tf.Snapshots(directory) among fit's callbacks, or strategy.checkpoint(directory), takes them"
-            if not rounds.can_rest:
-                how = "with pacing='async' or overlap=True there are none"
             raise ClusterError(f"{error} What it held is lost, as there is no snapshot: {how}.") from error
         number = snapshot.about["round"]
         if self._count_attempt(number) > _ATTEMPTS:
@@ -46,8 +73,9 @@ class Recovery:
                 + self._tell_how_to_resume(snapshot)
             ) from error
         tf.get_logger().warning("%s Waiting up to %g s for it.", error, rounds.servers.deadline_s)
+        rounds.abandon()
         try:
-            rounds.servers.await_return(rounds.workers.devices)
+            rounds.servers.await_return(rounds.workers.devices, error.since)
             for variable in rounds.cache.variables:
                 variable.is_stale = False  # what the chief did not fetch is lost
             rounds.binding.let_go()
@@ -92,7 +120,8 @@ class Recovery:
 
     def _go_back(self, snapshot, why: str) -> None:
         number = snapshot.about["round"]
-        self.count, self.lost = self.count + 1, self.lost + self.rounds.round - number
+        lost = max(0, self.rounds.round - number)  # workers without a barrier may have been ahead of it
+        self.count, self.lost = self.count + 1, self.lost + lost
         message = "%s: going on from the snapshot of round %d; the updates of %d rounds are lost."
-        tf.get_logger().warning(message, why, number, self.rounds.round - number)
+        tf.get_logger().warning(message, why, number, lost)
         self.rounds.snapshots.restore(snapshot, is_rewinding=True)

@@ -1,6 +1,8 @@
-"""What becomes of updates that the servers refused because they are not finite."""
+"""What becomes of updates that the servers refused: one that is not finite is the user's, any other the transport's."""
 
 from __future__ import annotations
+
+import tensorflow as tf
 
 KINDS = ("raise", "skip", "rollback")
 
@@ -15,15 +17,9 @@ class Refusals:
     Args:
         kind: one of `KINDS`.
         names: what errors call each worker.
-        can_rest: whether snapshots can be taken, to roll back to.
     """
 
-    def __init__(self, kind: str, names: list[str], can_rest: bool = True):
-        if kind == "rollback" and not can_rest:
-            raise ValueError(
-                "on_nonfinite='rollback' needs snapshots, and so a method with pacing='sync', and overlap=False. "
-                "Received: pacing='async' or overlap=True"
-            )
+    def __init__(self, kind: str, names: list[str]):
         self.kind, self.names = kind, names
         self._error: NonFiniteUpdateError | None = None
         self.wants_rollback = False
@@ -51,8 +47,19 @@ class Refusals:
                 "touch the weights. on_nonfinite='skip' would go on without it."
             )
 
+    def take_rollback(self) -> bool:
+        """Whether the rounds are to go back to the last snapshot; asked once."""
+        wanted, self.wants_rollback = self.wants_rollback, False
+        return wanted
+
     def raise_last(self) -> None:
         """Raises what the last round refused, if refusals are to be raised."""
         error, self._error = self._error, None
         if error is not None:
             raise error
+
+
+def warn_of(name: str, round_number: int, faults: list[str]) -> None:
+    """Says that the servers refused what a worker pushed, and why."""
+    message = "%s: the servers refused its push of round %d; it did not touch the weights and %s pulls everything. %s"
+    tf.get_logger().warning(message, name, round_number, name.partition(" at ")[0], " ".join(faults))

@@ -21,7 +21,7 @@ class Report:
         steps: local steps done.
         loss: mean training loss of these steps, nan when unknown.
         bytes: f64[blocks of all that is shared, 4], values pushed, keys pushed, values pulled, keys pulled.
-        matches: f64[2], signatures that matched and that did not.
+        matches: f64[3], signatures that matched, that did not, and those of the latter that no older core explains.
         explored: entries pushed beyond the core.
         is_still: whether the worker pushed nothing but zeros.
         sums: f64[entries of all metrics], what the metrics hold on this worker.
@@ -91,10 +91,10 @@ def parse_report(outputs: list[tf.Tensor], blocks: int) -> Report:
         steps=int(steps),
         loss=float(loss),
         bytes=counts.reshape(blocks, 4),
-        matches=rest[:2],
-        explored=float(rest[2]),
-        is_still=bool(rest[3]),
-        sums=rest[4:],
+        matches=rest[:3],
+        explored=float(rest[3]),
+        is_still=bool(rest[4]),
+        sums=rest[5:],
         outputs=others,
     )
 
@@ -137,7 +137,7 @@ def make_record(reports: list[Report], started: float, worked: float, **known) -
     """
     ended = time.perf_counter()
     pull, compute, push = np.mean([report.seconds for report in reports], 0)
-    hits, misses = np.sum([report.matches for report in reports], 0)
+    hits, misses, mismatches = np.sum([report.matches for report in reports], 0)
     return RoundRecord(
         steps_in_round=max(report.steps for report in reports),
         workers=sum(report.steps > 0 for report in reports),
@@ -148,6 +148,7 @@ def make_record(reports: list[Report], started: float, worked: float, **known) -
         explorer_entries=float(np.mean([report.explored for report in reports])),
         cache_hits=int(hits),
         cache_misses=int(misses),
+        cache_mismatches=int(mismatches),
         **known,
     )
 

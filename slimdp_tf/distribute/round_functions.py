@@ -5,12 +5,13 @@ from __future__ import annotations
 import tensorflow as tf
 
 from slimdp_tf.distribute.calls import fetch_here
+from slimdp_tf.distribute.local_variable import standing_on
 from slimdp_tf.distribute.reports import Report, parse_report
 from slimdp_tf.distribute.roles import Role
 from slimdp_tf.distribute.shared import Shared
-from slimdp_tf.distribute.slots import ABSENT
 from slimdp_tf.distribute.step import Step
 from slimdp_tf.distribute.sync import ChiefCache
+from slimdp_tf.inspection import ABSENT, explain
 
 
 class RoundFunctions:
@@ -54,6 +55,32 @@ class RoundFunctions:
             ).get_concrete_function(tf.TensorSpec([], tf.int64))
         return self._traced[key]
 
+    def faults(self, verdict: int, number: int, worker: int, whole: bool) -> list[str]:
+        """Why the servers refused what a worker pushed in a round, in words, per block; it lies in its slot still.
+
+        Args:
+            verdict, number, worker: what the merge found, the round and the worker.
+            whole: whether it pushed every entry.
+        """
+        key, scalar = ("facts", whole), tf.TensorSpec([], tf.int64)
+        if key not in self._traced:
+            self._traced[key] = tf.function(
+                lambda *arguments: self._gather_facts(whole, *arguments), autograph=False
+            ).get_concrete_function(scalar, tf.TensorSpec([], tf.int32))
+        with standing_on(worker):
+            facts = self._traced[key](tf.constant(number, tf.int64), tf.constant(worker))
+        found = []
+        for (role, shared), blocks in zip(self.cache.shared.items(), facts):
+            words = [explain(shared.exchange, j, of_block, verdict) for j, of_block in enumerate(blocks)]
+            found += [f"block {j} of the {role.name.lower()}s: {text}" for j, text in enumerate(words) if text]
+        return found
+
+    def _gather_facts(self, whole: bool, number: tf.Tensor, worker: tf.Tensor) -> list:
+        return [
+            [block.gather_facts(number, worker, whole and role is Role.WEIGHT) for block in shared.blocks]
+            for role, shared in self.cache.shared.items()
+        ]
+
     def parse(self, outputs: list[tf.Tensor]) -> Report:
         """What a worker's function returned, fetched to the chief."""
         outputs = [fetch_here(output) for output in outputs]
@@ -62,10 +89,9 @@ class RoundFunctions:
     def _work(self, step, local_steps, pull, push, handles, arguments, steps, number, worker):
         shared = list(self.cache.shared.values())
         begun = tf.timestamp()
-        pulled, matches = [no_bytes(s) for s in shared], tf.zeros([2], tf.int64)
+        pulled, matches = [no_bytes(s) for s in shared], tf.zeros([3], tf.int64)
         if pull is not None:
-            adopted = [s.adopt(number, worker, pull == "everything") for s in shared]
-            pulled, matches = [counts for counts, _ in adopted], tf.add_n([m for _, m in adopted])
+            *pulled, matches = self._adopt(number, worker, pull)
         adopted_at = time_after([*pulled, matches])
         with tf.control_dependencies([adopted_at]):
             done, outputs = local_steps(handles, arguments, steps)
@@ -86,29 +112,52 @@ class RoundFunctions:
         numbers = [seconds, done, loss, counts, matches, explored, is_still, *metrics]
         return [tf.concat([tf.reshape(tf.cast(n, tf.float64), [-1]) for n in numbers], 0), *outputs]
 
-    def _push(self, number: tf.Tensor, worker: tf.Tensor, push: str, note: tf.Tensor) -> list[tf.Tensor]:
-        sent = [
-            shared.push(number, worker, push == "whole" and role is Role.WEIGHT, note)
-            for role, shared in self.cache.shared.items()
-        ]
-        counts, explored, nothing = zip(*sent)
-        return [*counts, tf.add_n(explored), nothing[0]]  # the weights come first
+    def _adopt(self, number: tf.Tensor, worker: tf.Tensor, pull: str) -> list[tf.Tensor]:
+        """Bytes pulled of all that is shared, and signatures that did (not) match."""
 
-    def verdicts(self, number: tf.Tensor, whole: bool) -> tf.Tensor:
+        def adopt(number, worker):
+            counts, matches = zip(*[s.adopt(number, worker, pull == "everything") for s in self.cache.shared.values()])
+            return [*counts, tf.add_n(matches)]
+
+        return self._part(("adopt", pull), adopt)(number, worker)
+
+    def _push(self, number: tf.Tensor, worker: tf.Tensor, push: str, note: tf.Tensor) -> list[tf.Tensor]:
+        """Bytes pushed of all that is shared, entries explored, and whether all of it is zeros."""
+
+        def store(number, worker, note):
+            sent = [
+                shared.push(number, worker, push == "whole" and role is Role.WEIGHT, note)
+                for role, shared in self.cache.shared.items()
+            ]
+            counts, explored, nothing = zip(*sent)
+            return [*counts, tf.add_n(explored), nothing[0]]  # the weights come first
+
+        return self._part(("push", push == "whole"), store, tf.TensorSpec([2]))(number, worker, note)
+
+    def _part(self, key: tuple, function, *further: tf.TensorSpec):
+        """The concrete function (round, worker, ...) of a part that several functions have, traced once."""
+        if key not in self._traced:
+            scalar = tf.TensorSpec([], tf.int32)
+            self._traced[key] = tf.function(function, autograph=False).get_concrete_function(scalar, scalar, *further)
+        return self._traced[key]
+
+    def verdicts(self, number: tf.Tensor, whole: bool, choices: dict[Role, list]) -> tf.Tensor:
         """What becomes of each worker's push, over all blocks. i32[workers]"""
         found = []
         for role, shared in self.cache.shared.items():
-            found += shared.inspect(number, whole and role is Role.WEIGHT)
+            is_whole = whole and role is Role.WEIGHT
+            found += [block.inspect(number, is_whole, c) for block, c in zip(shared.blocks, choices[role])]
         found = tf.stack(found)  # i32[blocks of all that is shared, workers]
         is_absent = tf.reduce_any(tf.equal(found, ABSENT), 0)
         return tf.where(is_absent, ABSENT, tf.reduce_max(found, 0))
 
     def _merge(self, number: tf.Tensor, whole: bool, refresh: bool) -> tf.Tensor:
+        choices = {role: [block.choices() for block in shared.blocks] for role, shared in self.cache.shared.items()}
         with tf.device(self.devices[0]):
-            verdicts = self.verdicts(number, whole)
+            verdicts = self.verdicts(number, whole, choices)
         for role, shared in self.cache.shared.items():
             is_weight = role is Role.WEIGHT
-            shared.merge(number, verdicts, whole and is_weight, refresh and is_weight)
+            shared.merge(number, verdicts, choices[role], whole and is_weight, refresh and is_weight)
         core = self.cache.shared[Role.WEIGHT].core_entries()
         return tf.concat([tf.cast(verdicts, tf.int64), [core]], 0)
 

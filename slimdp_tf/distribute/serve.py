@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import json
+import math
 import os
+import select
 import signal
 import sys
 import threading
@@ -12,12 +13,20 @@ import time
 
 import tensorflow as tf
 
+from slimdp_tf.distribute import loopback
 from slimdp_tf.distribute.calls import ClusterError
-from slimdp_tf.distribute.spec import Spec, answers, check_port_is_free, check_spec
+from slimdp_tf.distribute.spec import Spec, check_port_is_free, check_spec, reach
 
 
 def serve(
-    spec: Spec, job: str, index: int, *, chief_timeout_s: float = 300.0, grace_s: float = 10.0, threads: int = 0
+    spec: Spec,
+    job: str,
+    index: int,
+    *,
+    chief_timeout_s: float = 300.0,
+    grace_s: float = 10.0,
+    silence_s: float = 300.0,
+    threads: int = 0,
 ) -> None:
     """Serves one task until the chief has ended, then ends the process.
 
@@ -25,22 +34,30 @@ def serve(
         spec: the cluster.
         job, index: the task, "worker" or "ps".
         chief_timeout_s: seconds to wait for the chief to appear.
-        grace_s: seconds without a chief after which it counts as ended.
+        grace_s: seconds after which the chief counts as ended where its host says that it is not there.
+        silence_s: the same where nothing is heard of its host: a link may be down.
         threads: threads for one operation, 0 for all cores.
 
     Raises:
         ClusterError: the port is in use, or no chief appeared.
     """
     start_server(spec, job, index, threads)
-    chief, seen = spec["chief"][0], time.monotonic()
-    has_appeared = False
-    while time.monotonic() - seen < (grace_s if has_appeared else chief_timeout_s):
-        if answers(chief):
-            has_appeared, seen = True, time.monotonic()
-        time.sleep(0.5)
-    if not has_appeared:
-        raise ClusterError(f"The chief at {chief} did not appear within {chief_timeout_s:g} s.")
+    chief, give_up = spec["chief"][0], time.monotonic() + chief_timeout_s
+    while reach(chief) != "answers":
+        if time.monotonic() > give_up:
+            raise ClusterError(f"The chief at {chief} did not appear within {chief_timeout_s:g} s.")
+        time.sleep(_LOOK_S)
+    _await_end(chief, {"refuses": grace_s, "silent": silence_s})
     _end_process(0)
+
+
+def _await_end(chief: str, patience: dict[str, float]) -> None:
+    """Waits until `reach` has said the same of the chief for as many seconds as it has patience with that."""
+    said, since = "answers", time.monotonic()
+    while time.monotonic() - since < patience.get(said, math.inf):
+        time.sleep(_LOOK_S)
+        if (now := reach(chief)) != said:
+            said, since = now, time.monotonic()
 
 
 def start_server(spec: Spec, job: str, index: int, threads: int) -> tf.distribute.Server:
@@ -51,9 +68,12 @@ def start_server(spec: Spec, job: str, index: int, threads: int) -> tf.distribut
         raise ValueError(f"A task that serves is one of: {tasks}. Received: {job} {index}")
     check_port_is_free(spec[job][index], f"{job} {index}")
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads)
-    return tf.distribute.Server(
-        tf.train.ClusterSpec(spec), job_name=job, task_index=index, protocol="grpc", config=config, start=True
-    )
+    with loopback.kept(spec, spec[job][index], f"{job} {index}"):
+        server = tf.distribute.Server(
+            tf.train.ClusterSpec(spec), job_name=job, task_index=index, protocol="grpc", config=config, start=False
+        )  # it listens, and serves nobody yet
+    server.start()
+    return server
 
 
 def _end_process(code: int) -> None:
@@ -63,18 +83,24 @@ def _end_process(code: int) -> None:
     os._exit(code)
 
 
+_LOOK_S = 0.5  # seconds between two looks at the chief
 _PR_SET_PDEATHSIG = 1
 
 
-def _serve_for_parent(task: dict) -> None:
-    """Serves until the process that started this one is gone: its end of our standard input closes then."""
+def serve_for_parent(task: dict) -> None:
+    """Serves until the process that started this one, task["parent"], is gone.
+
+    Then this one has another parent. Its end of our standard input closes, too, unless a child of it, which was forked,
+    holds that.
+    """
 
     def watch():
-        while sys.stdin.buffer.read(4096):
-            continue
+        while os.getppid() == task["parent"]:
+            if select.select([sys.stdin], [], [], _LOOK_S)[0] and not os.read(sys.stdin.fileno(), 4096):
+                break
         os._exit(0)
 
-    if sys.platform == "linux":  # while it is suspended it sees nothing close: the end of its parent wakes it
+    if sys.platform == "linux":  # while it is suspended it sees nothing: the end of its parent wakes it
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
     threading.Thread(target=watch, daemon=True).start()
     try:
@@ -82,7 +108,3 @@ def _serve_for_parent(task: dict) -> None:
     except ClusterError as error:
         sys.exit(str(error))
     threading.Event().wait()
-
-
-if __name__ == "__main__":
-    _serve_for_parent(json.loads(sys.argv[1]))

@@ -9,12 +9,23 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.calls import GONE, WATCH_S, CallThread, ClusterError, brief, run_apart
+from slimdp_tf.distribute.calls import GONE, WATCH_S, CallThread, ClusterError, brief, call_within
+from slimdp_tf.distribute.probes import BUSY_S, PATIENCE_S, are_there
 from slimdp_tf.distribute.spec import answers
+
+_LAST_LOOK_S = 0.5  # when a deadline is over
 
 
 class ServerLost(ClusterError):
-    """A server failed or did not answer."""
+    """A server failed or did not answer.
+
+    Attributes:
+        since: when it was last known to be there (seconds of the monotonic clock).
+    """
+
+    def __init__(self, message: str, since: float | None = None):
+        super().__init__(message)
+        self.since = time.monotonic() if since is None else since
 
 
 class Servers:
@@ -29,7 +40,7 @@ class Servers:
     def __init__(self, devices: list[str], names: list[str], deadline_s: float):
         self.devices, self.names, self.deadline_s = devices, names, deadline_s
         self._thread = CallThread("slimdp servers")
-        self._silent_since: float | None = None
+        self._answered_at, self._is_named = time.monotonic(), False
 
     def call(self, function: Callable[[], object], purpose: str, seconds: float | None = None) -> object:
         """Runs `function`, which reads or writes on the servers, and returns its result.
@@ -48,11 +59,11 @@ class Servers:
         self.begin_wait()
         while True:
             # calls run one after another: the time of this one begins when the one before has ended
-            left = max(submitted, thread.ended_at) + seconds - time.monotonic()
-            if call.ends_within(min(WATCH_S, left)):
+            begun = max(submitted, thread.ended_at)
+            if call.ends_within(min(WATCH_S, begun + seconds - time.monotonic())):
                 break
-            if max(submitted, thread.ended_at) + seconds <= time.monotonic():
-                raise ServerLost(f"No answer within {seconds:g} s from {self._silent()}, {purpose}.")
+            if begun + seconds <= time.monotonic():
+                raise ServerLost(f"No answer within {seconds:g} s from {self._silent()}, {purpose}.", begun)
             self.watch(purpose)
         if isinstance(call.error, GONE):
             raise self.explain(call.error, purpose) from call.error
@@ -72,48 +83,58 @@ class Servers:
 
     def begin_wait(self) -> None:
         """A wait begins: how long servers were silent in another one does not count."""
-        self._silent_since = None
+        self._answered_at, self._is_named = time.monotonic(), False
 
-    def watch(self, purpose: str) -> None:
+    def watch(self, purpose: str) -> bool:
         """Called every `WATCH_S` of a long wait: names servers that do not answer.
+
+        Returns:
+            Whether there are any.
 
         Raises:
             ServerLost: they have not answered for `deadline_s`.
         """
-        silent = self.find_silent(WATCH_S)
+        looked, since = time.monotonic(), self._answered_at
+        silent = self.find_silent(min(BUSY_S, max(_LAST_LOOK_S, since + self.deadline_s - looked)))
         if not silent:
-            self._silent_since = None
-        elif self._silent_since is None:
-            self._silent_since = time.monotonic()
+            self._answered_at, self._is_named = looked, False
+        elif time.monotonic() >= since + self.deadline_s:
+            raise ServerLost(f"No answer within {self.deadline_s:g} s from {', '.join(silent)}, {purpose}.", since)
+        elif not self._is_named:
+            self._is_named = True
             tf.get_logger().warning("No answer from %s, %s; waiting for it.", ", ".join(silent), purpose)
-        elif time.monotonic() - self._silent_since > self.deadline_s:
-            self._silent_since = None
-            raise ServerLost(f"No answer within {self.deadline_s:g} s from {', '.join(silent)}, {purpose}.")
+        return bool(silent)
 
-    def await_return(self, workers: list[str]) -> None:
+    def await_return(self, workers: list[str], since: float) -> None:
         """Waits until every server answers, as the process it was or as a new one, which then is empty.
 
         Args:
             workers: the devices of the workers; those that do not answer are not waited for.
+            since: when the servers were last known to be there.
 
         Raises:
-            ServerLost: one did not within `deadline_s`.
+            ServerLost: one was not there again after `deadline_s`.
         """
-        give_up, self._silent_since = time.monotonic() + self.deadline_s, None
+        give_up = since + self.deadline_s
+        self._thread.end()
         self._thread = CallThread("slimdp servers")  # the one before may hang
-        tasks = [_tf.address_of(device) for device in (*workers, *self.devices)]
-        while silent := self.find_silent():
+        servers, tasks = ([_tf.address_of(d) for d in devices] for devices in (self.devices, (*workers, *self.devices)))
+        while silent := self.find_silent(min(PATIENCE_S, max(_LAST_LOOK_S, give_up - time.monotonic()))):
+            away = ServerLost(f"{', '.join(silent)} did not come back within {self.deadline_s:g} s.", since)
             if time.monotonic() > give_up:
-                raise ServerLost(f"{', '.join(silent)} did not come back within {self.deadline_s:g} s.")
+                raise away
             time.sleep(0.5)
+            missing = frozenset(address for address in tasks if not answers(address))
+            if missing & set(servers):
+                continue  # every attempt to connect costs TensorFlow some threads
             with contextlib.suppress(tf.errors.OpError):
-                _tf.update_cluster(frozenset(address for address in tasks if not answers(address)))
+                left = max(PATIENCE_S, give_up - time.monotonic())
+                call_within(lambda missing=missing: _tf.update_cluster(missing), left, str(away))
 
     def _silent(self) -> str:
         """Names the servers that do not answer, or all of them where that cannot be told."""
         return ", ".join(self.find_silent()) or "one of " + ", ".join(self.names)
 
-    def find_silent(self, seconds: float = 2.0) -> list[str]:
+    def find_silent(self, seconds: float = PATIENCE_S) -> list[str]:
         """Names of the servers that do not answer within `seconds`, or as another process than the one they were."""
-        asked = [run_apart(lambda d=device: _tf.is_alive(d), "slimdp asks a server") for device in self.devices]
-        return [name for name, call in zip(self.names, asked) if not (call.ends_within(seconds) and call.result)]
+        return [name for name, is_there in zip(self.names, are_there(self.devices, seconds)) if not is_there]

@@ -52,7 +52,7 @@ class Shared:
         """Pulls what was made ready for the worker here (or every entry) and takes it over.
 
         Returns:
-            Bytes pulled, i64[blocks, 2] (values, keys), and signatures that did (not) match, i64[2].
+            Bytes pulled, i64[blocks, 2] (values, keys), and what `renew_keys` found, i64[3].
         """
         if everything:
             pulled, counts = self._take_everything()
@@ -117,13 +117,14 @@ class Shared:
             return tf.stack(counts), explored, tf.reduce_all(nothing)
 
     def renew_keys(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Compares signatures with the servers and fetches the keys of the blocks where they differ."""
+        """Fetches the keys of the blocks whose signature is not the server's: bytes pulled, i64[blocks, 2], and i64[3],
+        signatures that matched, that did not, and those of the latter that no older core explains."""
         if not self.exchange.method.agreement.period:
-            return tf.zeros([len(self.blocks), 2], tf.int64), tf.zeros([2], tf.int64)
-        counts, matches = [], tf.zeros([2], tf.int64)
+            return tf.zeros([len(self.blocks), 2], tf.int64), tf.zeros([3], tf.int64)
+        counts, matches = [], tf.zeros([3], tf.int64)
         for block, shelf in zip(self.blocks, self._shelves):
-            theirs = tf.identity(block.read_signature())
-            is_same = tf.reduce_all(tf.equal(theirs, shelf["signature"].read()))
+            theirs, held = tf.identity(block.read_signature()), shelf["signature"].read()
+            is_same = tf.reduce_all(tf.equal(theirs, held))
 
             def renew(block=block, shelf=shelf, theirs=theirs):
                 agreed = fetch(block.read_keys(), block.device, self.exchange.sizes[block.number])
@@ -134,7 +135,7 @@ class Shared:
 
             keys = tf.cond(is_same, lambda: tf.zeros([], tf.int64), renew) + 3 * 8
             counts.append(tf.stack([tf.zeros([], tf.int64), keys]))
-            matches += tf.where(is_same, tf.constant([1, 0], tf.int64), tf.constant([0, 1], tf.int64))
+            matches += tf.cast(tf.stack([is_same, ~is_same, ~is_same & (held[0] >= theirs[0])]), tf.int64)  # versions
         return tf.stack(counts), matches
 
     def read_local(self) -> list[tf.Tensor]:
@@ -145,6 +146,9 @@ class Shared:
         """Sets what `read_local` reads."""
         for variable, value in zip(self.layout.variables, values):
             variable.assign(value)
+
+    def begin_here(self) -> None:
+        """The weights of the worker here were set, as they were when nothing was under way."""
 
     def state(self, block: int) -> State:
         """What the worker here keeps of a block."""
@@ -161,15 +165,11 @@ class Shared:
 
     # -- in the merge ---------------------------------------------------------------------------------------------
 
-    def inspect(self, round_number: tf.Tensor, whole: bool) -> list[tf.Tensor]:
-        """What may become of each worker's push, per block, i32[workers]."""
-        return [block.inspect(round_number, whole) for block in self.blocks]
-
-    def merge(self, round_number: tf.Tensor, verdicts: tf.Tensor, whole: bool, refresh: bool) -> None:
+    def merge(self, round_number: tf.Tensor, verdicts: tf.Tensor, choices: list, whole: bool, refresh: bool) -> None:
         """Folds the round on every server, makes the answers ready, and chooses new keys where `refresh`."""
         folded = []
-        for block in self.blocks:
-            chosen = block.choices()
+        for block, of_workers in zip(self.blocks, choices):
+            chosen = [parts for parts, _ in of_workers]
             folded.append(block.fold(round_number, verdicts, whole, chosen, refresh))
             block.prepare_answers(chosen)
         if refresh:
@@ -220,8 +220,7 @@ class Shared:
             with tf.device(self.workers.devices[worker]):
                 state = self.exchange.init_worker(tf.zeros([size]))
                 made = {name: tf.Variable(tensor, trainable=False) for name, tensor in state.items()}
-                no_core = tf.constant([start, size, total, total], tf.int64)
-                made["share"] = tf.Variable(no_core)
+                made["share"] = tf.Variable(tf.constant([start, size, total, total], tf.int64))  # there is no core
                 made["signature"] = tf.Variable(tf.fill([3], tf.constant(-1, tf.int64)))
                 for name in (*self.exchange.lists, "pushed"):
                     made[name] = Vector(tf.int32)

@@ -14,10 +14,11 @@ import tensorflow as tf
 from slimdp_tf.channel import Parts, joined
 from slimdp_tf.distribute.local_variable import Shelf, Vector, reduce_handle, write_handle
 from slimdp_tf.distribute.transport import cut, join
-from slimdp_tf.exchange import Exchange, is_finite
+from slimdp_tf.exchange import Exchange
+from slimdp_tf.inspection import ABSENT, MERGED, Facts, gather_facts, inspect, read_choice
 from slimdp_tf.types import Edits, Entries, Note, Payload, State
 
-ABSENT, MERGED, NOT_FINITE, WRONG_SIGNATURE = range(4)  # what became of a worker's push
+Choice = tuple[Parts, tf.Tensor]  # see `inspection.read_choice`
 
 
 class Block:
@@ -63,6 +64,11 @@ class Block:
         agreed = {name: vector.read() for name, vector in self.lists.items()}
         return {**agreed, "share": self.share.read_value(), "signature": self.signature}
 
+    @property
+    def agreed_here(self) -> State:
+        """What the worker here is to hold of it."""
+        return self.agreed
+
     # -- called in a worker's function ----------------------------------------------------------------------------
 
     def store(self, payload: Payload, round_number: tf.Tensor, note: tf.Tensor) -> list[tf.Operation]:
@@ -103,33 +109,37 @@ class Block:
 
     # -- called in the merge's function ---------------------------------------------------------------------------
 
-    def inspect(self, round_number: tf.Tensor, whole: bool) -> tf.Tensor:
+    def inspect(self, round_number: tf.Tensor, whole: bool, choices: list[Choice]) -> tf.Tensor:
         """What may become of each worker's push, i32[workers]."""
         verdicts = []
         with tf.device(self.device):
-            for worker, slot in enumerate(self.slots):
-                payload = self._payload(slot, whole)
-                verdict = tf.where(is_finite(payload), MERGED, NOT_FINITE)
-                if "signature.keys" in payload:
-                    theirs, ours = payload["signature.keys"], self.signature.read_value()
-                    is_same = tf.raw_ops.Equal(x=theirs, y=ours, incompatible_shape_error=False)  # empty before a push
-                    verdict = tf.where(tf.reduce_all(is_same), verdict, WRONG_SIGNATURE)
-                verdicts.append(tf.where(tf.equal(self.tags[worker], round_number), verdict, ABSENT))
+            signature = self.signature.read_value()
+            for slot, tag, choice in zip(self.slots, self.tags, choices):
+                verdict = inspect(self.exchange, self.number, self._payload(slot, whole), choice, signature, whole)
+                verdicts.append(tf.where(tf.equal(tag, round_number), verdict, ABSENT))
             return tf.stack(verdicts)
 
-    def choices(self) -> list[Parts]:
-        """The entries that each worker chose for its last push, per selector; none before its first."""
+    def choices(self) -> list[Choice]:
+        """The entries that each worker chose for its last push, and whether its keys can be meant; none before that."""
         if self.exchange.method.up.is_dense:
-            return [[None]] * len(self.slots)
-        chosen, count = [], len(self.exchange.method.up.selectors)
+            return [([None], tf.constant(True))] * len(self.slots)
+        found, count = [], len(self.exchange.method.up.selectors)
         with tf.device(self.device):
             agreed = self.agreed
             for worker, (slot, tag) in enumerate(zip(self.slots, self.tags)):
                 draw = self.exchange.draw(tf.cast(tag, tf.int32), worker)
-                keys = {name: vector.read() for name, vector in slot.items() if name.endswith(".keys")}
-                choose = functools.partial(self._chosen, keys, agreed, draw)
-                chosen.append(tf.cond(tag >= 0, choose, lambda: [tf.zeros([0], tf.int32)] * count))
-        return chosen
+                choose = functools.partial(self._chosen, keys_of(slot), agreed, draw)
+                none = ([tf.zeros([0], tf.int32)] * count, tf.constant(True))
+                found.append(tf.cond(tag >= 0, choose, lambda none=none: none))
+        return found
+
+    def gather_facts(self, number: tf.Tensor, worker: tf.Tensor, whole: bool) -> Facts:
+        """What tells why the push that the worker here made in round `number` was refused."""
+        with tf.device(self.device):
+            agreed, worker_round = self.agreed_here, tf.cast(number, tf.int32)
+            choice = self._choose(keys_of(self.slot_here), agreed, self.exchange.draw(worker_round, worker))
+            payload, signature = self._payload(self.slot_here, whole), tf.identity(agreed["signature"])
+            return gather_facts(self.exchange, self.number, payload, choice, signature, whole)
 
     def fold(
         self, round_number: tf.Tensor, verdicts: tf.Tensor, whole: bool, chosen: list[Parts], is_update_wanted: bool
@@ -200,10 +210,10 @@ class Block:
             entries = self.exchange.receive(self.number, payload, parts, whole)
             return tf.zeros([0], tf.int32) if entries.index is None else entries.index, entries.value
 
-    def _choose(self, keys: Payload, agreed: State, draw: tf.Tensor) -> Parts:
-        """The keys in a worker's push -> the entries it chose, per selector."""
+    def _choose(self, keys: Payload, agreed: State, draw: tf.Tensor) -> Choice:
+        """The keys in a worker's push -> the entries it chose."""
         with tf.device(self.device):
-            return self.exchange.parts_of(self.number, keys, agreed, draw)
+            return read_choice(self.exchange, self.number, keys, agreed, draw)
 
     def _incoming(self, verdicts: tf.Tensor, whole: bool, chosen: list[Parts]) -> tuple[list[Entries], list[Note]]:
         incoming, notes = [], []
@@ -226,6 +236,11 @@ class Block:
             reduce_handle(self.value.handle, increment)
         for name, edit in edits.items():
             write_handle(state[name].handle, edit)
+
+
+def keys_of(slot: dict[str, Vector | Shelf]) -> Payload:
+    """The keys in a slot."""
+    return {name: vector.read() for name, vector in slot.items() if name.endswith(".keys")}
 
 
 def _values_of(variables: dict[str, tf.Variable]) -> State:

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from slimdp_tf.distribute.calls import Call, CallThread
-from slimdp_tf.distribute.held import Arrays
+from slimdp_tf.distribute.joining import Arrays
 
 _NAME = "snapshot"
 _ENDING = "/.ATTRIBUTES/VARIABLE_VALUE"  # TensorFlow's, after the name of what a checkpoint holds

@@ -10,16 +10,16 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import time
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
-from slimdp_tf.distribute.held import Arrays, Held, within
+from slimdp_tf.distribute.held import Held
+from slimdp_tf.distribute.joining import Arrays, within
 from slimdp_tf.distribute.roles import Role
 from slimdp_tf.distribute.rounds import Rounds
-from slimdp_tf.distribute.servers import ServerLost
 from slimdp_tf.distribute.snapshot_file import SnapshotFile
-from slimdp_tf.types import Signal
 
 _FORMAT = 1
 
@@ -61,36 +61,38 @@ class Keeper:
         max_to_keep: int = 3,
     ):
         check_schedule(every_rounds, every_s, max_to_keep)
-        if not rounds.can_rest:
-            raise ValueError(
-                "Snapshots are taken between rounds, so the method's pacing must be 'sync', and overlap False. "
-                f"Received: {rounds.method.name} with pacing={rounds.method.pacing!r}, in {type(rounds).__name__}"
-            )
         self.rounds, self.file = rounds, SnapshotFile(directory, max_to_keep)
         self.every_rounds, self.every_s = every_rounds, every_s
         self.saved_round, self._saved_at = rounds.round, time.monotonic()
         self._held: Held | None = None
+        self._is_saving = False
 
     @property
     def is_due(self) -> bool:
         """Whether it is time for the next."""
-        rounds, seconds = self.rounds.round - self.saved_round, time.monotonic() - self._saved_at
+        if self._is_saving:  # what coming to rest merges is told to listeners, too
+            return False
+        rounds, seconds = self.rounds.begun - self.saved_round, time.monotonic() - self._saved_at
         by_rounds = self.every_rounds is not None and rounds >= self.every_rounds
         return by_rounds or (self.every_s is not None and rounds > 0 and seconds >= self.every_s)
 
-    def save(self, position: dict | None = None) -> None:
+    def save(self, position: Callable[[int], dict] | None = None) -> None:
         """Takes a snapshot now; it is written in the background. A server that is lost meanwhile is restored instead.
 
         Args:
-            position: where epochs and data are, for whoever goes on from it.
+            position: where epochs and data are, for whoever goes on from it, when workers have done so many steps more
+                than was asked for: without a barrier they may be ahead of `fit`, all by the same.
         """
+        self._is_saving = True
         try:
-            self._take(position)
-        except ServerLost as error:
-            self.rounds.recovery.after_loss(error)
+            self.rounds.recovery.watch(lambda: self._take(position), is_repeated=False)
+        finally:
+            self._is_saving = False
 
-    def _take(self, position: dict | None) -> None:
+    def _take(self, position: Callable[[int], dict] | None) -> None:
         self.rounds.rest()
+        if self.rounds.go_back_if_refused():
+            return
         held, rounds = self._bound(), self.rounds
         arrays = {f"servers/{name}": array for name, array in held.read_servers().items()}
         workers = held.read_workers()
@@ -100,19 +102,18 @@ class Keeper:
             arrays.update({f"workers/{worker}/{name}": array for name, array in own.items()})
         fixed = rounds.cache.of_role(Role.FIXED)
         arrays.update({f"chief/{name}": v.numpy() for name, v in zip(held.names(fixed), fixed)})
+        place = rounds.tell_place()
         about = {
             "format": _FORMAT,
-            "round": rounds.round,
-            "steps": rounds.steps,
-            "signal": dataclasses.asdict(rounds.signal),
+            **place,
             "live": sorted(workers),
             "workers": len(rounds.workers),
             "ps": len(rounds.servers.devices),
-            "position": position,
+            "position": position and position(place["lead"]),
             **self._identity(),
         }
         self.file.write(about, arrays)
-        self.saved_round, self._saved_at = rounds.round, time.monotonic()
+        self.saved_round, self._saved_at = place["round"], time.monotonic()
 
     def last(self) -> Snapshot | None:
         """The last snapshot, None if there is none."""
@@ -136,7 +137,8 @@ class Keeper:
         """
         self._check(snapshot)
         rounds, held, about = self.rounds, self._bound(), snapshot.about
-        cache, signal = rounds.cache, Signal(**about["signal"])
+        cache, sums = rounds.cache, None
+        rounds.abandon()
         roles = {Role.WEIGHT, Role.AVERAGE, Role.FIRST, Role.OWN} | (set() if is_rewinding else {Role.SUM})
         anew = held.write_servers(within(snapshot.arrays, "servers"), about["round"] - 1)
         saved = snapshot.workers
@@ -146,6 +148,8 @@ class Keeper:
             gone = [saved[w][name] for w in saved if w not in known]
             first = known[min(known)]
             first[name] = (first[name] + sum(gone)).astype(first[name].dtype)
+        if Role.SUM in roles:
+            sums = {w: _flat(own, held.names(cache.of_role(Role.SUM))) for w, own in known.items()}
         anew += held.write_workers(known, roles)
         for role in roles:
             variables = cache.of_role(role)
@@ -154,13 +158,13 @@ class Keeper:
         others = rounds.workers.live - set(known)
         if others:
             cache.furnish(sorted(others), None if known else min(others))
-        rounds.rewind(about["round"], about["steps"], signal, others)
+        rounds.rewind(about, others, sums)
         self.saved_round = about["round"]
         _warn(snapshot, len(rounds.workers), len(rounds.servers.devices), anew)
 
     def _bound(self) -> Held:
         if self._held is None or self._held.shared != self.rounds.cache.shared:
-            self._held = Held(self.rounds.cache)
+            self._held = self.rounds.make_held(self.rounds.cache)
         return self._held
 
     def _identity(self) -> dict:
@@ -180,6 +184,11 @@ class Keeper:
         if saved != now:
             odd = next((pair for pair in zip(saved, now) if pair[0] != pair[1]), (len(saved), len(now)))
             raise ValueError(f"{where} was taken of another model: it has {odd[0]}. Received: {odd[1]}")
+
+
+def _flat(worker: Arrays, names: list[str]) -> np.ndarray:
+    """Some of the variables of a worker, flattened, f64."""
+    return np.concatenate([np.zeros(0), *(worker[f"variables/{name}"].ravel() for name in names)])
 
 
 def _warn(snapshot: Snapshot, workers: int, servers: int, anew: list[str]) -> None:

@@ -154,12 +154,17 @@ class Function:
         self.dataset_fn, self.example_rows = dataset_fn, 1
         self._traces: list = []
         self._passes = Passes()
+        self._lengths: dict[int, int] = {}
 
     def check(self, workers: int) -> None:
         """Nothing is known of the data before it runs."""
 
     def batches(self, workers: int) -> int:
-        return self._longest
+        lengths = self._lengths.values()
+        endless = [
+            length for length in (tf.data.INFINITE_CARDINALITY, tf.data.UNKNOWN_CARDINALITY) if length in lengths
+        ]
+        return endless[0] if endless else max(lengths)
 
     def prepare(self, workers: int) -> None:
         def trace(worker: int):
@@ -179,13 +184,11 @@ class Function:
             return traced
 
         self._traces = [trace(worker) for worker in range(workers)]
-        self._longest = tf.data.UNKNOWN_CARDINALITY
 
     def furnish(self, worker: int, workers: int) -> None:
         variant, cardinality = self._traces[worker]()
         self._passes.begin(worker, variant)
-        known = int(cardinality.numpy())
-        self._longest = known if known < 0 else max(self._longest, known)
+        self._lengths[worker] = int(cardinality.numpy())
 
     def open(self, worker: int, number: int, taken: tf.Tensor | None = None) -> tf.Tensor:
         return self._passes.open(worker, number, taken, self.element_spec)

@@ -8,6 +8,7 @@ import time
 import tensorflow as tf
 
 from slimdp_tf.distribute.calls import ClusterError
+from slimdp_tf.distribute.greetings import find_silent
 
 Spec = dict[str, list[str]]
 JOBS = ("chief", "worker", "ps")
@@ -61,30 +62,45 @@ def _indexed(tasks) -> list[tuple[int, str]]:
 
 
 def await_tasks(spec: Spec, timeout_s: float) -> None:
-    """Waits until every worker and ps accepts connections.
+    """Waits until the server of every worker and ps answers.
 
     Raises:
-        ClusterError: names those that did not within `timeout_s`.
+        ClusterError: names those whose did not within `timeout_s`.
     """
-    missing = [(job, i, address) for job in ("worker", "ps") for i, address in enumerate(spec[job])]
-    give_up = time.monotonic() + timeout_s
-    while missing:
-        missing = [task for task in missing if not answers(task[2])]
-        if missing and time.monotonic() > give_up:
-            names = ", ".join(f"{job} {index} at {address}" for job, index, address in missing)
-            raise ClusterError(f"No answer within {timeout_s:g} s from: {names}. Are they started, and reachable?")
-        if missing:
-            time.sleep(0.1)
+    silent, give_up = name_tasks(spec), time.monotonic() + timeout_s
+    while silent := find_silent(silent):
+        if time.monotonic() > give_up:
+            raise ClusterError(
+                f"No answer within {timeout_s:g} s from: {describe_tasks(silent)}. Are they started, and reachable?"
+            )
+        time.sleep(0.1)
+
+
+def name_tasks(spec: Spec) -> dict[str, str]:
+    """Name -> host:port of every worker and ps."""
+    return {f"{job} {index}": address for job in ("worker", "ps") for index, address in enumerate(spec[job])}
+
+
+def describe_tasks(tasks: dict[str, str]) -> str:
+    """Tasks as messages call them: worker 0 at host:port, ps 1 at host:port."""
+    return ", ".join(f"{name} at {address}" for name, address in tasks.items())
+
+
+def reach(address: str) -> str:
+    """What is at host:port: "answers", "refuses" (the host is there, the task is not) or "silent"."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=1.0):
+            return "answers"
+    except ConnectionRefusedError:
+        return "refuses"
+    except (OSError, ValueError):
+        return "silent"
 
 
 def answers(address: str) -> bool:
     """Whether something accepts TCP connections at host:port."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=1.0):
-            return True
-    except (OSError, ValueError):
-        return False
+    return reach(address) == "answers"
 
 
 def check_port_is_free(address: str, task: str) -> None:

@@ -9,19 +9,20 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from slimdp_tf.distribute import _tf
+from slimdp_tf.distribute import _tf, loopback
 from slimdp_tf.distribute.arguments import check_arguments
 from slimdp_tf.distribute.calls import call_within
 from slimdp_tf.distribute.cluster import PartialCluster
 from slimdp_tf.distribute.custom_loop import CustomLoop
 from slimdp_tf.distribute.data import ShardedDataset
 from slimdp_tf.distribute.extended import Extended
+from slimdp_tf.distribute.greetings import find_silent
 from slimdp_tf.distribute.pacings import rounds_for
 from slimdp_tf.distribute.serve import serve
 from slimdp_tf.distribute.servers import Servers
 from slimdp_tf.distribute.snapshots import Keeper
 from slimdp_tf.distribute.sources import Arrays, Function, Graphs
-from slimdp_tf.distribute.spec import await_tasks, check_port_is_free, resolve
+from slimdp_tf.distribute.spec import Spec, await_tasks, check_port_is_free, describe_tasks, name_tasks, resolve
 from slimdp_tf.distribute.workers import Workers, worker_devices
 from slimdp_tf.measure.record import RoundRecord, Traffic
 from slimdp_tf.method import Method
@@ -38,8 +39,10 @@ class SlimDPStrategy(_tf.StrategyBase):
         cluster_resolver: the cluster; None reads TF_CONFIG.
         method: of slimdp_tf.methods; None is `plump()`.
         seed: of every random draw of the method and of shuffles without a seed.
-        timeout_s: seconds to wait for the tasks to answer at the start.
-        worker_deadline_s: seconds after which a worker that does not finish its round is left out of it.
+        timeout_s: seconds to wait at the start: for the tasks to answer, and on the host of a task for the chief.
+        worker_deadline_s: seconds after which a worker that does not finish its round is left out of it. It works
+            meanwhile: the steps of a round, its first call of a large model, or the arrival of its data may take
+            minutes, so this is longer than the waits for an answer.
         cluster_deadline_s: seconds to wait for the servers, and for one worker when none is left.
         on_nonfinite: what to do when a worker's update is not finite; it never reaches the weights: "raise", "skip", or
             "rollback" to the last snapshot.
@@ -48,7 +51,7 @@ class SlimDPStrategy(_tf.StrategyBase):
 
     Raises:
         ValueError: the cluster or an argument cannot be used; the message says what, allowed and received.
-        ClusterError: a task did not answer in time.
+        ClusterError: a task, or on its host the chief, did not answer in time; or the chief's port is in use.
     """
 
     def __init__(
@@ -67,17 +70,15 @@ class SlimDPStrategy(_tf.StrategyBase):
         resolver = cluster_resolver or tf.distribute.cluster_resolver.TFConfigClusterResolver()
         spec, job, index = resolve(resolver)
         if job != "chief":
-            serve(spec, job, index)
-        await_tasks(spec, timeout_s)
+            serve(spec, job, index, chief_timeout_s=timeout_s)
         if _tf.chief_address() not in (None, spec["chief"][0]):
             raise ValueError(f"This process is a chief at {_tf.chief_address()}. Received: {spec['chief'][0]}")
         if _tf.chief_address() is None:
             check_port_is_free(spec["chief"][0], "the chief")
-        call_within(
-            lambda: _tf.connect(spec, resolver.rpc_layer or "grpc"),
-            timeout_s,
-            f"The tasks accept connections, but TensorFlow did not connect to all within {timeout_s:g} s: {spec}",
-        )
+        await_tasks(spec, timeout_s)
+        protocol = resolver.rpc_layer or "grpc"
+        with loopback.kept(spec, spec["chief"][0], "the chief"):
+            call_within(lambda: _tf.connect(spec, protocol), timeout_s, lambda: _say_who_is_silent(spec, timeout_s))
         self._cluster_resolver, self._cluster_coordinator = resolver, None
         self._is_parameter_server_strategy_v2, self._canonicalize_devices = True, False
         self.method = method or plump()
@@ -109,16 +110,13 @@ class SlimDPStrategy(_tf.StrategyBase):
 
     @property
     def records(self) -> list[RoundRecord]:
-        """A record per round so far."""
+        """A record per round, of the last 10000 rounds; `on_round` hears of all of them."""
         return self.rounds.records
 
     @property
     def traffic(self) -> Traffic:
         """Bytes so far: push, pull, keys, chief, and per server."""
-        total = Traffic(chief_bytes=self.rounds.cache.chief_bytes, ps_bytes=(0,) * self.ps)
-        for record in self.records:
-            total += record.traffic
-        return total
+        return self.rounds.ledger.total + Traffic(chief_bytes=self.rounds.cache.chief_bytes)
 
     def on_round(self, listener: Callable[[RoundRecord], None]) -> None:
         """Calls `listener` with the record of every round, on the chief."""
@@ -196,3 +194,10 @@ class SlimDPStrategy(_tf.StrategyBase):
         fold = tf.reduce_mean if is_mean else tf.reduce_sum
         local = [v if axis is None else fold(v, axis) for v in self.experimental_local_results(value)]
         return fold(tf.stack(local), 0)
+
+
+def _say_who_is_silent(spec: Spec, seconds: float) -> str:
+    """Why TensorFlow may not have connected to the tasks of a cluster, which all answered before."""
+    silent = find_silent(tasks := name_tasks(spec))
+    who = f"no answer any more from: {describe_tasks(silent)}" if silent else f"all answer: {describe_tasks(tasks)}"
+    return f"TensorFlow did not connect to all tasks within {seconds:g} s; {who}."

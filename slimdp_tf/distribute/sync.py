@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -28,6 +29,7 @@ class ChiefCache:
 
     def __init__(self, workers: Workers, servers: Servers):
         self.workers, self.servers = workers, servers
+        self.watch: Callable[[Callable[[], object]], object] = lambda work: work()  # as `Recovery.watch`
         self.roles: dict[int, Role] = {}
         self.variables: list[LocalVariable] = []
         self.shared: dict[Role, Shared] = {}
@@ -76,7 +78,8 @@ class ChiefCache:
         role = self.roles[id(variable)]
         stale = [v for v in self.of_role(role) if v.is_stale]
         if role in self.shared:
-            values = self.servers.call(self.shared[role].fetch, "while the chief read the model")
+            purpose = "while the chief read the model"
+            values = self.watch(lambda: self.servers.call(self.shared[role].fetch, purpose))
             self.chief_bytes += self.shared[role].nbytes
             for v, value in zip(self.shared[role].layout.variables, values):
                 if v.is_stale:

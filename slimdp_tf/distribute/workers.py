@@ -16,6 +16,7 @@ import tensorflow as tf
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import GONE, WATCH_S, Call, CallThread, ClusterError, brief
 from slimdp_tf.distribute.local_variable import standing_on
+from slimdp_tf.distribute.probes import BUSY_S, are_there
 from slimdp_tf.distribute.spec import answers
 
 
@@ -27,13 +28,16 @@ class Workers:
         names: what errors call each worker, with its address.
         deadline_s: seconds after which a worker that does not answer counts as lost.
         cluster_deadline_s: seconds to wait for at least one live worker.
+
+    Attributes:
+        missed: how often a call ended without a worker because it was late, since this was set to 0.
     """
 
     def __init__(self, devices: list[str], names: list[str], deadline_s: float, cluster_deadline_s: float):
         self.devices, self.names = devices, names
         self.deadline_s, self.cluster_deadline_s = deadline_s, cluster_deadline_s
         self.live: set[int] = set(range(len(devices)))
-        self.is_closed = False
+        self.is_closed, self.missed = False, 0
         self._furnishings: list[Callable[[], Callable[[int], None] | None]] = []
         self._returned: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._lost_errors: dict[int, BaseException] = {}
@@ -47,7 +51,7 @@ class Workers:
 
         @contextlib.contextmanager
         def on_worker():
-            with standing_on(worker), _tf.running_on(self.devices[worker], executor):
+            with standing_on(worker), _tf.talking(executor), tf.device(self.devices[worker]):
                 yield
 
         return CallThread(f"slimdp worker {worker}", on_worker)
@@ -76,14 +80,17 @@ class Workers:
         self,
         function: Callable[[int], object],
         workers: Iterable[int] | None = None,
-        watch: Callable[[], None] = lambda: None,
+        watch: Callable[[], bool] = lambda: False,
+        late: Callable[[object], None] = lambda result: None,
     ) -> dict[int, object]:
         """Runs `function(worker)` once for each live worker, at the same time, and waits for all.
 
         Args:
             function: what to do.
             workers: for which workers only.
-            watch: called every `WATCH_S` of the wait; it may end it by an error.
+            watch: called every `WATCH_S` of the wait; it may end it by an error, or say that a server is silent: then
+                nobody counts as late who may be waiting for it.
+            late: called with the result of a worker that had been given up by then, in that worker's thread.
 
         Returns:
             The results of those that answered. A worker that failed or did not answer in time leaves `live`.
@@ -95,13 +102,26 @@ class Workers:
         if self.is_closed:
             raise ClusterError("The cluster of this strategy has been stopped: there are no workers to call.")
         targets = sorted(self.live if workers is None else self.live & set(workers))
-        calls = {worker: self.submit(function, worker) for worker in targets}
+        given_up: set[int] = set()
+
+        def serve(worker: int) -> object:
+            result = function(worker)
+            if worker in given_up:
+                late(result)
+            return result
+
+        calls = {worker: self.submit(serve, worker) for worker in targets}
         give_up, results = time.monotonic() + self.deadline_s, {}
         for worker, call in calls.items():
-            while not call.ends_within(min(WATCH_S, give_up - time.monotonic())) and time.monotonic() < give_up:
-                watch()
+            while not call.ends_within(min(WATCH_S, give_up - time.monotonic())):
+                if watch():
+                    give_up = time.monotonic() + self.deadline_s
+                elif time.monotonic() >= give_up:
+                    break
             if not call.ends_within(0.0):
+                given_up.add(worker)
                 self.lose(worker)
+                self.missed += 1
             elif call.error is None:
                 results[worker] = call.result
             else:
@@ -116,7 +136,7 @@ class Workers:
 
     def judge(self, worker: int, error: BaseException) -> None:
         """A worker that failed with `error` leaves `live` if it is gone; raises the error if it is not."""
-        if not _lacks_all(error) and (not isinstance(error, GONE) or _tf.is_alive(self.devices[worker])):
+        if not _lacks_all(error) and (not isinstance(error, GONE) or are_there([self.devices[worker]], BUSY_S)[0]):
             raise error
         self.lose(worker, error)
 
@@ -157,14 +177,21 @@ class Workers:
             try:
                 if answers(addresses[worker]):
                     is_back = _tf.is_alive(device)  # waits for a worker that hangs
-                    lost = [addresses[w] for w in range(len(self)) if w not in self.live]
                     if not is_back:
-                        _tf.update_cluster(frozenset(a for a in lost if not answers(a)))
+                        self._connect_again(addresses)
             except tf.errors.OpError:
                 continue
         tf.get_logger().warning("%s is back.", self.names[worker])
+        self._threads[worker].end()  # after what may still hang in it
         self._threads[worker] = self._start(worker)
         self._returned.put(worker)
+
+    def _connect_again(self, addresses: list[str]) -> None:
+        """Connects again to the workers that were lost, unless another task is silent: that would be waited for."""
+        lost = {address for worker, address in enumerate(addresses) if worker not in self.live}
+        missing = frozenset(address for address in _tf.addresses() if not answers(address))
+        if missing <= lost:
+            _tf.update_cluster(missing)
 
     def wait_for_any(self) -> None:
         """Waits until a worker that was lost answers again.
@@ -187,8 +214,9 @@ def _lacks_all(error: BaseException) -> bool:
 
     A worker that was started anew before anyone noticed is connected again together with others, and answers.
     """
-    said = ("Unable to find the relevant tensor remote_handle", "unknown device")
-    return isinstance(error, tf.errors.InvalidArgumentError) and any(text in str(error) for text in said)
+    said = ("Unable to find the relevant tensor remote_handle", "unknown device", "nor a name of a function registered")
+    kinds = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError)
+    return isinstance(error, kinds) and any(text in str(error) for text in said)
 
 
 def worker_devices(workers: int) -> list[str]:

@@ -11,7 +11,7 @@ import dataclasses
 _MB = 1e6
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Traffic:
     """Bytes of tensors that crossed the network; sums over all workers.
 
@@ -62,7 +62,7 @@ class Traffic:
         return self.exchange_bytes / _MB
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class RoundRecord:
     """One round: p local steps on every live worker and one exchange.
 
@@ -80,7 +80,8 @@ class RoundRecord:
         explorer_entries: entries explored per worker in this round, mean over workers.
         cache_hits: signatures that matched (one per worker and block), so that no keys were sent.
         cache_misses: signatures that did not match and were answered by a full key list.
-        refused: updates the server refused (non-finite or malformed).
+        cache_mismatches: those of them that no older core explains: a key cache that went bad.
+        refused: updates the server refused (not finite, or with lengths, keys or a signature that cannot be).
         staleness_mean, staleness_max: merges of others between a worker's pull and its merge, over this round's merges.
         late: pushes merged in this round of workers that had been given up.
         missed: workers that this round was merged without, because they were late; their pushes are dropped.
@@ -100,6 +101,7 @@ class RoundRecord:
     explorer_entries: float = 0.0
     cache_hits: int = 0
     cache_misses: int = 0
+    cache_mismatches: int = 0
     refused: int = 0
     staleness_mean: float = 0.0
     staleness_max: int = 0

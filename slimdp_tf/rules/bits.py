@@ -15,6 +15,11 @@ def pack(code: tf.Tensor, width: int) -> tf.Tensor:
     return tf.reduce_sum(tf.bitwise.left_shift(tf.reshape(padded, [-1, each]), _places(8, width)), 1)
 
 
+def packed_length(count: tf.Tensor | int, width: int) -> tf.Tensor | int:
+    """How many bytes `pack` makes of `count` codes."""
+    return (count * width + 7) // 8
+
+
 def unpack(packed: tf.Tensor, count: tf.Tensor | int, width: int) -> tf.Tensor:
     """What `pack` made of `count` codes -> u8[count]."""
     if 8 % width:
@@ -49,6 +54,20 @@ def read_gaps(payload: dict[str, tf.Tensor], width: int) -> tuple[tf.Tensor, tf.
     remainder = tf.cast(unpack(payload["remainder"], tf.size(ends), width), tf.int32)
     entry = tf.bitwise.left_shift(quotient, width) + remainder
     return tf.cumsum(tf.bitwise.right_shift(entry, 1) + 1) - 1, tf.bitwise.bitwise_and(entry, 1)
+
+
+def are_gaps(payload: dict[str, tf.Tensor], width: int, size: tf.Tensor | int) -> tf.Tensor:
+    """Whether `read_gaps` can read it, and finds ascending positions in [0, size), bool[]."""
+    unary = unpack(payload["unary"], 8 * tf.size(payload["unary"]), 1)
+    zeros = tf.size(unary) - tf.reduce_sum(tf.cast(unary, tf.int32))
+
+    def are_positions() -> tf.Tensor:
+        index, _ = read_gaps(payload, width)
+        ascending = tf.concat([[-1], index, [size]], 0)
+        return tf.reduce_all(ascending[1:] > ascending[:-1])
+
+    is_whole = tf.equal(tf.size(payload["remainder"]), packed_length(zeros, width))
+    return tf.cond(is_whole, are_positions, lambda: tf.constant(False))
 
 
 def _places(end: int, step: int) -> tf.Tensor:

@@ -20,6 +20,9 @@ class Raw:
     def decode(self, payload: Payload, count: tf.Tensor | int) -> tf.Tensor:
         return payload["value"]
 
+    def lengths(self, count: tf.Tensor | int) -> dict[str, tf.Tensor | int]:
+        return {"value": count}
+
 
 @dataclasses.dataclass(frozen=True)
 class Qsgd:
@@ -79,6 +82,9 @@ class Qsgd:
         scale = payload["scale"] * (1.0 / self.levels)  # no division: tf.function would round it in another way
         return tf.reshape(level * scale[:, None], [-1])[:count]
 
+    def lengths(self, count: tf.Tensor | int) -> dict[str, tf.Tensor | int]:
+        return {"level": count, "scale": self._rows(count)}
+
     def _quantise(self, table: tf.Tensor, dither: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """f32[rows, bucket] and a dither of that shape -> levels i8[rows, bucket], scales f32[rows]."""
         scale = self._scale(table)
@@ -108,7 +114,7 @@ _EDGE = 1e-4  # of a level: keeps the greatest value of a bucket at its level wh
 
 
 def _draw_words(shape: list, seed: tf.Tensor) -> tf.Tensor:
-    return tf.random.stateless_uniform(shape, seed, minval=None, maxval=None, dtype=tf.int32, alg="philox")
+    return tf.random.stateless_uniform(shape, seed, minval=None, maxval=None, dtype=tf.int32)
 
 
 def _dither(word: tf.Tensor) -> tf.Tensor:

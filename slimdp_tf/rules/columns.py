@@ -9,8 +9,8 @@ import dataclasses
 
 import tensorflow as tf
 
-from slimdp_tf.pieces import column_numbers, columns_of, flat
-from slimdp_tf.rules.bits import pack, read_gaps, unpack, write_gaps
+from slimdp_tf.pieces import column_numbers, columns_of, count_columns, flat
+from slimdp_tf.rules.bits import are_gaps, pack, packed_length, read_gaps, unpack, write_gaps
 from slimdp_tf.types import Payload, Pieces
 
 
@@ -46,6 +46,9 @@ class OneBit:
             values.append(tf.where(is_above, mean[:, 1], mean[:, 0]))
             start += is_above.shape[1]
         return flat(values)
+
+    def lengths(self, count: tf.Tensor | int) -> dict[str, tf.Tensor | int]:
+        return {"bit": packed_length(count, 1), "mean": 2 * count_columns(self.pieces)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +100,12 @@ class Proportion:
         index, sign = read_gaps(payload, self._WIDTH)
         value = tf.gather(payload["mean"], 2 * column_numbers(index, self.pieces) + sign)
         return tf.scatter_nd(index[:, None], value, tf.reshape(count, [1]))
+
+    def lengths(self, count: tf.Tensor | int) -> dict[str, tf.Tensor | int]:
+        return {"mean": 2 * count_columns(self.pieces)}
+
+    def is_readable(self, payload: Payload, count: tf.Tensor | int) -> tf.Tensor:
+        return are_gaps(payload, self._WIDTH, count)
 
     def _greatest(self, sample: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """f32[columns, m] -> tau and mu of the values above zero, f32[columns]; tau is inf where there are none."""

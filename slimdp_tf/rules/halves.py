@@ -33,3 +33,6 @@ class Half:
 
     def decode(self, payload: Payload, count: tf.Tensor | int) -> tf.Tensor:
         return tf.cast(payload["value"], tf.float32)
+
+    def lengths(self, count: tf.Tensor | int) -> dict[str, tf.Tensor | int]:
+        return {"value": count}

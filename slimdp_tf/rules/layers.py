@@ -11,8 +11,8 @@ import math
 
 import tensorflow as tf
 
-from slimdp_tf.pieces import flat, layers_of
-from slimdp_tf.rules.bits import pack, unpack
+from slimdp_tf.pieces import count_layers, flat, layers_of
+from slimdp_tf.rules.bits import pack, packed_length, unpack
 from slimdp_tf.types import Payload, Pieces, is_number
 
 
@@ -39,7 +39,7 @@ class Ternary:
             raise ValueError(f"clip, in standard deviations, must be a number of at least 0. Received: {self.clip!r}")
 
     def encode(self, value: tf.Tensor, seed: tf.Tensor) -> Payload:
-        dither = layers_of(tf.random.stateless_uniform(tf.shape(value), seed, alg="philox"), self.pieces)
+        dither = layers_of(tf.random.stateless_uniform(tf.shape(value), seed), self.pieces)
         codes, scales = [], []
         for layer, random in zip(layers_of(value, self.pieces), dither):
             _, sigma = _moments(layer)
@@ -54,6 +54,9 @@ class Ternary:
     def decode(self, payload: Payload, count: tf.Tensor | int) -> tf.Tensor:
         sign = tf.cast(unpack(payload["code"], count, 2), tf.float32) - 1.0
         return flat([layer * payload["scale"][i] for i, layer in enumerate(layers_of(sign, self.pieces))])
+
+    def lengths(self, count: tf.Tensor | int) -> dict[str, tf.Tensor | int]:
+        return {"code": packed_length(count, 2), "scale": count_layers(self.pieces)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +102,9 @@ class LloydMax:
             known = tf.math.is_finite(family) & (family > 0.0)
             values.append(mean + sigma * tf.gather(levels[tf.cast(known, tf.int32)], layer))
         return flat(values)
+
+    def lengths(self, count: tf.Tensor | int) -> dict[str, tf.Tensor | int]:
+        return {"code": packed_length(count, self.bits), "scale": 3 * count_layers(self.pieces)}
 
 
 def _moments(layer: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

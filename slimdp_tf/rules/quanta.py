@@ -6,7 +6,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from slimdp_tf.rules.bits import pack, unpack
+from slimdp_tf.rules.bits import pack, packed_length, unpack
 from slimdp_tf.types import Payload, State, is_number
 
 
@@ -55,6 +55,9 @@ class Quantum:
     def decode(self, payload: Payload, count: tf.Tensor | int) -> tf.Tensor:
         sign = 2.0 * tf.cast(unpack(payload["sign"], count, 1), tf.float32) - 1.0
         return sign * payload["quantum"]
+
+    def lengths(self, count: tf.Tensor | int) -> dict[str, tf.Tensor | int]:
+        return {"sign": packed_length(count, 1), "quantum": 1}
 
 
 def _check(tau: object) -> None:

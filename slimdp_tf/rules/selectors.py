@@ -91,15 +91,21 @@ def _share(wanted: tf.Tensor, position: tf.Tensor, outside: tf.Tensor) -> tf.Ten
     return wanted * position // tf.maximum(outside, 1)
 
 
+def _count_below(ascending: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
+    """How many entries of a sorted vector are below `end`. i32[]"""
+    row, value = tf.expand_dims(ascending, 0), tf.reshape(end, [1, 1])
+    return tf.reshape(tf.raw_ops.LowerBound(sorted_inputs=row, values=value), [])
+
+
 def _draw_strata(size: tf.Tensor, count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """`count` distinct positions of [0, size), ascending, each with probability count / size. i32[count]"""
     count, end = tf.cast(count, tf.int32), tf.cast(size, tf.int32)
     width = tf.cast(size, tf.float64) / tf.cast(tf.maximum(count, 1), tf.float64)
     edge = tf.cast(tf.cast(tf.range(count + 1), tf.float64) * width + 1e-6, tf.int32)  # 1e-6: or the last one is lost
     low, high = edge[:-1], edge[1:]
-    random = tf.random.stateless_uniform([count + 1], seed, alg="philox")
+    random = tf.random.stateless_uniform([count + 1], seed)
     offset = tf.minimum(tf.cast(random[0] * tf.cast(end, tf.float32), tf.int32), tf.maximum(end - 1, 0))
     inside = tf.cast(random[1:] * tf.cast(high - low, tf.float32), tf.int32)
     turned = tf.minimum(low + inside, high - 1) + offset  # ascending, in [offset, size + offset)
-    kept = tf.searchsorted(turned, end[None])[0]  # how many did not run over the end
+    kept = _count_below(turned, end)  # those that did not run over the end
     return tf.concat([turned[kept:] - end, turned[:kept]], 0)

@@ -7,7 +7,7 @@ import contextlib
 import numpy as np
 import tensorflow as tf
 
-from slimdp_tf.testing.contract import F32, SEED, Contract, draw_normal, make_seed, require
+from slimdp_tf.testing.contract import F32, SEED, Contract, draw_normal, make_halves, make_seed, require
 from slimdp_tf.types import Codec, Payload
 
 
@@ -34,6 +34,17 @@ class CodecContract(Contract):
                 require(decoded.dtype == tf.float32 and decoded.shape == [count], f"{rule}, {count}: {decoded}")
                 require(_is_finite(decoded), f"{rule} makes {count} numbers into {decoded}")
 
+    def test_says_how_long_its_vectors_are(self):
+        for rule in self.rules():
+            for count in self.counts:
+                payload = rule.encode(draw_normal(count), make_seed(1))
+                made = {name: int(tf.size(tensor)) for name, tensor in payload.items()}
+                for said in (rule.lengths(count), rule.lengths(tf.constant(count))):
+                    said = {name: int(length) for name, length in said.items()}
+                    require(said.items() <= made.items(), f"{rule} makes {made} of {count} values, and says {said}")
+                    left = set(made) - set(said)
+                    require(not left or hasattr(rule, "is_readable"), f"{rule} does not say how long {left} are")
+
     def test_zeros_stay_zeros(self):
         for rule in self.rules() if self.keeps_zeros else []:
             for count in self.counts:
@@ -43,8 +54,7 @@ class CodecContract(Contract):
         seeds = tf.stack([tf.range(1000), tf.fill([1000], 5)], 1)
         for rule in self.rules() if self.is_unbiased else []:
             draw = tf.function(lambda v, rule=rule: tf.map_fn(lambda s: _decoded(rule, v, s), seeds, F32), [F32])
-            for count in (1, 513):
-                value = draw_normal(count)
+            for value in (draw_normal(1), draw_normal(513), *make_halves(is_mixed=False)):  # the mean of few draws
                 drawn = draw(value).numpy().astype(np.float64)
                 step = np.ptp(drawn, 0).max()  # a rare step may not be among the draws
                 allowed = 5.0 * drawn.std(0) / 1000**0.5 + 10.0 * step / 1000 + 1e-6 * np.abs(value).max()
@@ -61,8 +71,8 @@ class CodecContract(Contract):
     def test_traced_and_eager_agree(self):
         for rule in self.rules():
             encode, decode = tf.function(rule.encode, [F32, SEED]), tf.function(rule.decode, reduce_retracing=True)
-            for count in self.counts:
-                value = draw_normal(count)
+            for value in (*map(draw_normal, self.counts), *make_halves()):
+                count = int(tf.size(value))
                 payload = rule.encode(value, make_seed(3))
                 require(_bytes(payload) == _bytes(encode(value, make_seed(3))), f"{rule} encodes otherwise when traced")
                 eager, traced = rule.decode(payload, count), decode(payload, tf.constant(count))
@@ -73,6 +83,11 @@ class CodecContract(Contract):
         for rule in self.rules():
             for part in (value, value[::-1], value[:1], value[60:61]):
                 require(_is_finite(_decoded(rule, part)), f"{rule} is not finite on {part}")
+
+    def test_stands_what_float16_holds(self):
+        for rule in self.rules():
+            for value in make_halves():
+                require(_is_finite(_decoded(rule, value)), f"{rule} is not finite on {value}")
 
     def test_makes_no_number_of_what_is_none(self):
         for rule in self.rules():

@@ -35,6 +35,15 @@ def draw_normal(count: int, number: int = 0) -> tf.Tensor:
     return tf.constant(np.random.default_rng([number, count]).normal(size=count), tf.float32)
 
 
+def make_halves(is_mixed: bool = True) -> list[tf.Tensor]:
+    """Vectors of what float16 holds, as f32: its least and greatest numbers of either sign; then all in one."""
+    least, greatest = np.float16(6e-8), np.float16(65504.0)
+    vectors = [[least], [greatest], [-least] * 37, [-greatest] * 37]
+    if is_mixed:
+        vectors.append([least, greatest, 0.0, -least, -greatest, 2.0**-14, -0.1, 1 / 3] * 9)
+    return [tf.constant(np.array(vector, np.float16), tf.float32) for vector in vectors]
+
+
 def draw_eighths(count: int, number: int = 0) -> tf.Tensor:
     """Multiples of 1/8 within [-4, 4], f32[count], always the same: their sums and differences are exact."""
     return tf.constant(np.random.default_rng([number, count]).integers(-32, 33, count) / 8.0, tf.float32)

@@ -7,14 +7,17 @@ from collections.abc import Callable
 import tensorflow as tf
 
 
-def run_with_loss(model, step: Callable[[], dict]) -> tuple[dict, tf.Tensor]:
-    """Runs a training step of `model`.
+def run_with_loss(tracker, step: Callable[[], dict]) -> tuple[dict, tf.Tensor]:
+    """Runs a training step of a model.
+
+    Args:
+        tracker: the metric "loss" of the model, a mean; None if it has none.
+        step: runs it, and returns its logs.
 
     Returns:
         The logs of the step, and the mean loss of its mini-batch, f64[]: what the step added to the metric "loss", nan
         for a step that does not update it.
     """
-    tracker = getattr(model, "_loss_tracker", None)
     if tracker is None:
         return step(), tf.constant(float("nan"), tf.float64)
     before = _read(tracker)

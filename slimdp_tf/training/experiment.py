@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from slimdp_tf.measure.record import RoundRecord
 from slimdp_tf.measure.runs import Point, Run, Totals
 from slimdp_tf.training.config import ConfigDict, call, describe_unknown, find, find_method
 from slimdp_tf.training.feeds import FEEDS, Feed
@@ -58,11 +59,6 @@ class Experiment:
         feed = feed or build_feed(config)
         feed.count_steps(config.workers, config.batch_size)
         return cls(config, method, feed, label or config.method)
-
-    @property
-    def can_be_resumed(self) -> bool:
-        """Whether snapshots can be taken of it."""
-        return self.method.pacing == "sync" and not self.config.overlap
 
     def train(
         self, strategy: tf.distribute.Strategy, callbacks: Sequence[keras.callbacks.Callback] = (), **fit: Any
@@ -133,19 +129,18 @@ class Curve(keras.callbacks.Callback):
     def __init__(self, strategy: tf.distribute.Strategy):
         super().__init__()
         self._strategy = strategy
-        self._seen = 0
         self.totals = Totals()
+        strategy.on_round(self._add)
         self.points: list[Point] = []
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        records = self._strategy.records
-        for record in records[self._seen :]:
-            self.totals = self.totals.add(record)
-        self._seen = len(records)
         names = ("loss", "accuracy", "val_loss", "val_accuracy")
         values = {name: float((logs or {}).get(name, math.nan)) for name in names}
         mb = self.totals.count_mb(self._strategy.workers)
         self.points.append(Point(epoch + 1, self.totals.steps, mb, self.totals.seconds, **values))
+
+    def _add(self, record: RoundRecord) -> None:
+        self.totals = self.totals.add(record)
 
 
 def build_method(config: ConfigDict) -> Any:

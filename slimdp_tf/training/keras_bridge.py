@@ -147,7 +147,7 @@ class _Training:
     def _train_step(self, elements, arguments) -> list[tf.Tensor]:
         step = self.model._autoconvert_optionals(self.model.train_step)
         run = self.strategy.extended.call_for_each_replica
-        logs, loss = run_with_loss(self.model, lambda: run(step, (elements[0],), {}))
+        logs, loss = run_with_loss(self.model._loss_tracker, lambda: run(step, (elements[0],), {}))
         if not isinstance(logs, dict):
             raise TypeError(f"train_step must return a dict of logs. Received: {type(logs).__name__}")
         values = {name: tf.convert_to_tensor(value) for name, value in logs.items()}
@@ -180,6 +180,11 @@ def prepare(model, element_spec) -> None:
 def begin_at(model, epoch: int, is_later_allowed: bool = True) -> None:
     """Lets `fit` begin with this epoch, or with a later one that was asked for already, as by BackupAndRestore."""
     model._initial_epoch = max(epoch, model._initial_epoch or 0) if is_later_allowed else epoch
+
+
+def place_of(optimizer, variable) -> int:
+    """The place of a variable among those that an optimizer was built for, when its step is given that variable."""
+    return optimizer._get_variable_index(variable)
 
 
 # -- data -------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ import math
 import keras
 from keras import ops
 
+from slimdp_tf.training.keras_bridge import place_of
+
 
 @keras.saving.register_keras_serializable(package="slimdp_tf")
 class Lars(keras.optimizers.Optimizer):
@@ -51,7 +53,7 @@ class Lars(keras.optimizers.Optimizer):
     def update_step(self, gradient, variable, learning_rate) -> None:
         """One step of one variable."""
         rate, gradient = (ops.cast(value, variable.dtype) for value in (learning_rate, gradient))
-        velocity = self.velocities[self._get_variable_index(variable)]
+        velocity = self.velocities[place_of(self, variable)]
         if len(variable.shape) > 1:
             weight = ops.convert_to_tensor(variable)
             size, slope = ops.norm(weight), ops.norm(gradient)

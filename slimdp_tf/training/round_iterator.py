@@ -50,6 +50,12 @@ class RoundIterator:
         ends = self._step == self.num_batches
         return {"step": self._step, "number": self._iterator.number, "taken": self._seen, "ends": ends}
 
+    def ahead_of(self, position: Mapping[str, int | bool], steps: int) -> dict[str, int | bool]:
+        """Where things are `steps` of the same epoch and pass after a `position`."""
+        step = position["step"] + steps
+        ends = step == self.num_batches
+        return {**position, "step": step, "taken": position["taken"] + steps, "ends": ends}
+
     def resume(self, place: Mapping[str, int | bool], workers: int, is_next: bool) -> None:
         """Lets the epoch that is about to begin go on where another run was.
 

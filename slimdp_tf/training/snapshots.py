@@ -62,21 +62,25 @@ class Snapshots(keras.callbacks.Callback):
         feed = self.model.distribute_strategy.feed()
         self._position = {"epoch": self._epoch, **feed.position}
         if self._keeper.is_due:
-            self._keeper.save(self._position)
+            self._save()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         if self._schedule[:2] == (None, None):
-            self._save()
+            self._save_if_new()
 
     def on_train_end(self, logs: dict | None = None) -> None:
         """Takes a last one and waits until it is written."""
-        self._save()
+        self._save_if_new()
         self._keeper.file.finish()
         keras_bridge.begin_at(self.model, 0, is_later_allowed=False)
 
+    def _save_if_new(self) -> None:
+        if self._keeper.rounds.begun > self._keeper.saved_round:
+            self._save()
+
     def _save(self) -> None:
-        if self._keeper.rounds.round > self._keeper.saved_round:
-            self._keeper.save(self._position)
+        feed, position = self.model.distribute_strategy.feed(), self._position
+        self._keeper.save(position and (lambda lead: feed.ahead_of(position, lead)))
 
     @property
     def _place(self) -> dict:

@@ -75,7 +75,7 @@ class RunLog(keras.callbacks.Callback):
         """Writes what one round moved and how long it took. The strategy calls it after every round."""
         self._totals = self._totals.add(record)
         if self._writer is not None:
-            self._write(describe_round(record), self._totals.steps)
+            self._write(describe_round(record, self._strategy.method.pacing == "async"), self._totals.steps)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:
         """Writes the loss and the metrics that Keras shows at this point: means since the epoch began."""
@@ -110,7 +110,7 @@ class RunLog(keras.callbacks.Callback):
         _write_scalars(self._writer, described, step)
 
 
-def describe_round(record: RoundRecord) -> dict[str, tuple[float, str]]:
+def describe_round(record: RoundRecord, is_async: bool) -> dict[str, tuple[float, str]]:
     """Returns tag -> (value, description) for one round; traffic is per worker."""
     traffic, workers = record.traffic, max(record.workers, 1)
     each = "MB (1e6 bytes) per worker in a round"
@@ -126,13 +126,20 @@ def describe_round(record: RoundRecord) -> dict[str, tuple[float, str]]:
         "slim/explorer_entries": (record.explorer_entries, "entries explored per worker"),
         "slim/key_cache_hits": (record.cache_hits, "signatures that matched, so that no keys were sent"),
         "slim/key_cache_misses": (record.cache_misses, "signatures answered by a full key list"),
+        "slim/key_cache_mismatches": (record.cache_mismatches, "of these, those that no older core explains"),
         "cluster/workers": (record.workers, "workers that took part"),
         "cluster/refused": (record.refused, "updates the server refused"),
-        "async/staleness_mean": (record.staleness_mean, "merges of others between a worker's pull and its own, mean"),
-        "async/staleness_max": (record.staleness_max, "the same, the greatest of the round"),
         "cluster/missed": (record.missed, "workers that the round was merged without, because they were late"),
-        "async/late": (record.late, "updates merged of workers that had been given up"),
     }
+    if is_async:
+        values |= {
+            "async/staleness_mean": (
+                record.staleness_mean,
+                "merges of others between a worker's pull and its own",
+            ),
+            "async/staleness_max": (record.staleness_max, "the same, the greatest of the round"),
+            "async/late": (record.late, "updates merged of workers that had been given up"),
+        }
     for j, count in enumerate(traffic.ps_bytes):
         values[f"ps_mb/{j}"] = (count / 1e6, f"MB that PS {j} sent and received in a round, all workers")
     return values

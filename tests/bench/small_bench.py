@@ -37,9 +37,9 @@ def write_data(folder, examples=24) -> None:
 
 
 def make_result(label="slim", accuracies=(0.8, 0.85, 0.86), seconds=10.0, **fields) -> Result:
-    """A result with an evaluation every `seconds`, 1 MB sent and 48 steps each."""
+    """A result with an evaluation every `seconds`, 1 MB sent, 0.6 MB of it at one link, and 48 steps each."""
     marks = tuple(
-        Mark(48 * i, seconds * i, 10**6 * i, 2 * 10**6 * i, accuracy, 0.5 * i, 0.25 * i, 0.125 * i)
+        Mark(48 * i, seconds * i, 10**6 * i, 2 * 10**6 * i, 600_000 * i, accuracy, 0.5 * i, 0.25 * i, 0.125 * i)
         for i, accuracy in enumerate(accuracies, start=1)
     )
     network = {"mbit_s": [95.0, 96.0], "busy": 0.1, "load": 0.5, "notes": []}

@@ -17,8 +17,10 @@ def test_programs_end_with_it():
     with Loopback(["a", "b"], UNSHAPED) as network:
         assert network.address("a") != network.address("b")
         child = network.start("a", [sys.executable, "-c", "import time; time.sleep(600)"])
-        assert child.poll() is None
+        assert child.poll() is None and network.find_pid(child) == child.pid
     assert child.poll() is not None
+    with pytest.raises(ProcessLookupError, match="has ended with code -9"):
+        network.find_pid(child)
     network.close()
 
 

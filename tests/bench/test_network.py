@@ -88,6 +88,33 @@ def test_carries_what_it_is_shaped_to(permitted):
 
 
 @pytest.mark.cluster
+def test_links_are_cut_and_mended_and_slowed_down(permitted):
+    with Network(["a", "b"], RATE) as network:
+        network.set_rate(read_rate("10mbit"))
+        assert 7 < measure_mbit_s(network, "a", "b") < 10
+        network.set_link("b", False)
+        host = network.address("b").partition(":")[0]
+        connect = f"import socket; socket.create_connection(('{host}', 9), 2)"
+        child = network.start("a", [sys.executable, "-c", connect], stderr=subprocess.PIPE)
+        assert "TimeoutError" in child.stderr.read() or "No route to host" in child.stderr.read()
+        network.set_link("b", True)
+        assert 7 < measure_mbit_s(network, "a", "b") < 10
+
+
+@pytest.mark.cluster
+def test_programs_on_hosts_can_be_signalled(permitted):
+    with Network(["a"], RATE) as network:
+        child = network.start("a", ["sleep", "603"])
+        pid = network.find_pid(child)
+        with open(f"/proc/{pid}/cmdline") as file:
+            assert file.read().split("\0")[:2] == ["sleep", "603"]
+        os.kill(pid, signal.SIGKILL)
+        child.wait(timeout=10)
+        with pytest.raises(ProcessLookupError, match="sleep 603 has ended"):
+            network.find_pid(child)
+
+
+@pytest.mark.cluster
 def test_leads_nowhere_else(permitted):
     with Network(["a", "b"], RATE) as network:
         child = network.start("a", ["cat", "/proc/self/net/dev"], stdout=subprocess.PIPE)

@@ -6,7 +6,7 @@ import pytest
 
 from slimdp_tf.bench.loopback import Loopback
 from slimdp_tf.bench.rates import read_rate
-from slimdp_tf.bench.referee import Referee, RunFailed, parse_line
+from slimdp_tf.bench.referee import Referee, RunFailed, _count, parse_line
 from slimdp_tf.bench.setting import Program, Setting
 from slimdp_tf.bench.work import Work
 from tests.bench import own_contender
@@ -32,7 +32,7 @@ def test_conducts_a_run(referee, task, tmp_path):
     assert 0 < first.seconds < last.seconds < 30
     assert first.accuracy == last.accuracy > 0
     assert (last.compute_s, math.isnan(last.wait_s)) == (10.0, True)
-    assert last.sent_bytes == last.worker_bytes >= 0
+    assert last.sent_bytes == last.worker_bytes == last.busiest_bytes >= 0
     assert referee.about == {"version": "own 1"} and referee.setup_s > 0
     log = (tmp_path / "logs" / "worker0-1.log").read_text()
     assert "a line that is no event" in log and "on linux" in log
@@ -69,3 +69,9 @@ def test_waits_end(referee, task):
 def test_only_events_are_lines():
     assert parse_line('{"event": "quiet", "steps": 4}\n') == {"event": "quiet", "steps": 4}
     assert [parse_line(text) for text in ("loss 0.3\n", "3\n", '{"steps": 4}\n', '{"event": 3}\n')] == [None] * 4
+
+
+def test_the_busiest_link_is_found():
+    before, after = {"ps0": (5, 5), "worker0": (0, 0)}, {"ps0": (25, 15), "worker0": (10, 20)}
+    assert _count(before, after) == {"ps0": 30, "worker0": 30}
+    assert _count({"loopback": (1, 1)}, {"loopback": (8, 8)}) == {"loopback": 7}

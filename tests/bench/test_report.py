@@ -31,11 +31,17 @@ def test_rows(results):
     assert (slim["s to 84 %"], slim["s to 86 %"], slim["MB to 86 %"]) == (4.0, 8.0, 2.0)
     assert slim["bytes/step/worker"] == pytest.approx(1e6 / 48 / 4)
     assert (slim["compute ms"], slim["exchange ms"], slim["wait ms"]) == pytest.approx((500 / 48, 250 / 48, 125 / 48))
+    assert slim["link ms"] == pytest.approx(1.0)  # 600,000 / 48 bytes at 100 Mbit/s
     assert str(slim["x plump"]) == "37.50x" and str(slim["x best outside"]) == "2.50x"
     assert str(rows["plump"]["x plump"]) == "1.00x" and str(rows["fast"]["x best outside"]) == "1.00x"
     assert rows["slow"]["outcome"] == "86 % NOT REACHED in 150 s: time was up"
     assert rows["gone"]["outcome"] == "failed: ps0 ended"
     assert str(rows["slow"]["x plump"]) == "-"
+
+
+def test_a_link_that_is_not_shaped_needs_no_time():
+    (row,) = report.make_rows([make_result(rate="unshaped")], WORK, "plump")
+    assert math.isnan(row["link ms"])
 
 
 def test_a_reference_that_did_not_get_there_gives_a_lower_bound(results):

@@ -1,7 +1,11 @@
 """The comparison, from the list of methods to table and pictures; its runs train in this process."""
 
 import contextlib
+import csv
 import json
+import os
+import subprocess
+import sys
 import types
 
 import pytest
@@ -10,7 +14,8 @@ from tensorboard.backend.event_processing import event_accumulator
 from slimdp_tf.cli import compare, config_flag
 from slimdp_tf.cli.method_list import read_methods
 from slimdp_tf.training import experiment as experiments
-from tests.training.stand_ins import LocalStrategy, make_feed
+from tests import sources
+from tests.training.stand_ins import LocalStrategy, make_feed, write_fashion_mnist
 
 
 class PlayingLine(compare.ProgressLine):
@@ -108,3 +113,41 @@ def test_the_program_fails_when_a_method_failed(experiments_of, in_this_process,
     assert "failed: broken; see above" in capsys.readouterr().out
     reader = event_accumulator.EventAccumulator(str(tmp_path / "plump")).Reload()
     assert "result/ratio_to_baseline" in reader.Tags()["tensors"]
+
+
+@pytest.mark.cluster
+def test_the_program_compares_on_a_cluster_to_the_end(tmp_path):
+    write_fashion_mnist(tmp_path / "keras" / "datasets" / "fashion-mnist", train=64, test=16)
+    given = [
+        "--config=fashion_mnist_cnn",
+        "--methods=plump,mine=slim(alpha=0.2,beta=0.1,q=4)",
+        *(f"--config.{name}={value}" for name, value in {"workers": 2, "ps": 1, "batch_size": 4, "epochs": 1}.items()),
+        f"--workdir={tmp_path / 'runs'}",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "slimdp_tf.cli.compare", *given],
+        cwd=sources.ROOT,
+        env={**os.environ, "KERAS_HOME": str(tmp_path / "keras"), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    folder = tmp_path / "runs"
+    text = (folder / "table.txt").read_text()
+    assert "ratio to plump" in text and text.strip() in done.stdout
+    plump, mine = json.loads((folder / "table.json").read_text())
+    assert (plump["method"], mine["method"]) == ("plump", "mine")
+    assert plump["ratio"] == 1.0 and mine["ratio"] > 1.5
+    assert mine["ratio"] == pytest.approx(plump["mb_per_worker"] / mine["mb_per_worker"])
+    with (folder / "table.csv").open() as file:
+        assert [row["method"] for row in csv.DictReader(file)] == ["plump", "mine"]
+    pictures = {path.name for path in folder.iterdir() if path.suffix in (".png", ".pdf")}
+    assert {"accuracy_by_mb.png", "accuracy_by_mb.pdf", "time_split.png", "time_split.pdf"} <= pictures
+    for label, method in (("plump", "plump"), ("mine", "slim")):
+        config = json.loads((folder / label / "config.json").read_text())
+        assert (config["method"], config["name"], config["batch_size"]) == (method, "fashion_mnist_cnn", 4)
+        totals = json.loads((folder / label / "run.json").read_text())["totals"]
+        assert (totals["rounds"], totals["steps"]) == (8, 8)
+        events = event_accumulator.EventAccumulator(str(folder / label)).Reload()
+        assert {"traffic/push_mb", "by_step/loss", "result/ratio_to_baseline"} <= set(events.Tags()["tensors"])

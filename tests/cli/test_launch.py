@@ -1,6 +1,12 @@
-"""Which task is served, and what is refused; no server is started here."""
+"""Which task is served, and what is refused; and a cluster that is launched, trained on, and ended."""
 
 import json
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
@@ -8,6 +14,8 @@ from absl import flags
 from absl.testing import flagsaver
 
 from slimdp_tf.cli import launch
+from tests import sources
+from tests.distribute.test_cluster import is_gone, wait_until
 
 SPEC = {"chief": ["c:1"], "worker": ["a:1", "b:1"], "ps": ["p:1"]}
 
@@ -102,3 +110,58 @@ def test_prints_tf_config_of_a_file(path, capsys):
     with flagsaver.flagsaver(print="tf_config", spec=path):
         assert launch.main(["launch"]) == 0
     assert "# ps 0, on p" in capsys.readouterr().out
+
+
+PROGRAM = """
+import keras, numpy, slimdp_tf
+strategy = slimdp_tf.SlimDPStrategy()
+with strategy.scope():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+x = numpy.ones((4, 2), "float32")
+model.fit(x, x[:, :1], batch_size=1, verbose=0)
+print(strategy.workers, strategy.ps, len(strategy.records))
+"""
+
+
+def list_children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+@pytest.fixture
+def launched(tmp_path):
+    """The program with a cluster of 1 worker and 1 server, and the line with TF_CONFIG that it printed."""
+    command = [sys.executable, "-u", "-m", "slimdp_tf.cli.launch", "--workers=1", "--ps=1"]
+    with (tmp_path / "launch.err").open("wb") as errors:
+        program = subprocess.Popen(command, cwd=sources.ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
+    with program:
+        try:
+            line = next((line for line in program.stdout if line.startswith("export ")), None)
+            assert line, (tmp_path / "launch.err").read_text()
+            yield program, line
+        finally:
+            program.kill()
+
+
+@pytest.mark.cluster
+def test_a_program_trains_on_a_launched_cluster_which_ends_at_sigterm(launched, tmp_path):
+    program, line = launched
+    name, _, config = shlex.split(line)[1].partition("=")
+    children = list_children(program.pid)
+    assert name == "TF_CONFIG" and len(children) == 2 and not any(map(is_gone, children))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=sources.ROOT,
+        env={**os.environ, "TF_CONFIG": config},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["1", "1", "4"]
+    assert not any(map(is_gone, children))  # it holds the cluster for the next program
+    program.send_signal(signal.SIGTERM)
+    assert program.wait(timeout=30) == 0, (tmp_path / "launch.err").read_text()
+    assert wait_until(lambda: all(map(is_gone, children)), 5)

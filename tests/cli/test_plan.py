@@ -87,6 +87,7 @@ def test_mistakes_are_told_at_once(flags, says):
 
 
 @pytest.mark.cluster
+@pytest.mark.alone
 @pytest.mark.usefixtures("permitted")
 def test_what_it_foretells_is_what_a_shaped_network_shows(tmp_path):
     carry = "memory='carry',average='contributors',explorer_keys='derived'"

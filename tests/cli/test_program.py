@@ -51,3 +51,17 @@ def test_a_whole_program_shows_no_traceback():
     assert done.returncode == 2
     assert "error: alpha must be" in done.stderr
     assert "Traceback" not in done.stderr + done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", ["--help", "--helpfull"])
+def test_help_beside_other_flags_shows_the_flags(question):
+    done = subprocess.run(
+        [sys.executable, "-m", "slimdp_tf.cli.compare", "--config=fashion_mnist_mlp", question],
+        cwd=sources.ROOT,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "Methods to compare: name" in done.stdout and "error:" not in done.stderr.lower()

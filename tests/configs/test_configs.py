@@ -1,5 +1,7 @@
 """The configs: what the paper says, and that all of them train on small generated data."""
 
+import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -61,14 +63,27 @@ def test_data_fits_the_model(small):
     assert experiment.feed.validation().cardinality() == 4
 
 
+class WatchWeights(keras.callbacks.Callback):
+    """Keeps the trainable weights from before and after training."""
+
+    def on_train_begin(self, logs=None):
+        self.before = [w.numpy() for w in self.model.trainable_weights]
+
+    def on_train_end(self, logs=None):
+        self.after = [w.numpy() for w in self.model.trainable_weights]
+
+
 @pytest.mark.cluster
 def test_trains_two_rounds_on_a_cluster(small):
-    experiment = Experiment.prepare(small)
+    experiment, watching = Experiment.prepare(small), WatchWeights()
     with slimdp_tf.local_cluster(workers=2, ps=1) as cluster:
         strategy = slimdp_tf.SlimDPStrategy(cluster, experiment.method)
-        run = experiment.train(strategy, verbose=0)
+        run = experiment.train(strategy, [watching], verbose=0)
     assert (run.totals.rounds, run.totals.steps) == (2, 2)
     assert run.mb_per_worker > 0 and 0 <= run.accuracy <= 1
+    assert all(np.isfinite(loss) for point in run.points for loss in (point.loss, point.val_loss)) and run.points
+    moved = [np.abs(after - before).max() for before, after in zip(watching.before, watching.after, strict=True)]
+    assert np.isfinite(moved).all() and np.mean(np.array(moved) > 0) > 0.9, moved
 
 
 def test_missing_data_is_said(tmp_path):

@@ -2,11 +2,12 @@
 
     python -m tests.distribute.chief_program ENDING FILE
 
-Writes the process ids of its cluster to FILE when it trains (or, for "idle" endings, when the cluster is there).
+Writes the process ids of its cluster to FILE when it trains (or, where it does not train, when the cluster is there).
 """
 
 import faulthandler
 import json
+import multiprocessing
 import pathlib
 import signal
 import sys
@@ -51,6 +52,10 @@ def main(ending: str, path: pathlib.Path) -> None:
         if ending == "fails":
             write(cluster, path)
             raise RuntimeError("the program failed")
+        if ending == "forks":  # the child holds whatever this process holds, and does not end with it
+            multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,)).start()
+            write(cluster, path)
+            time.sleep(600)
         if ending == "idles":
             cluster.suspend("worker", 0)
             write(cluster, path)

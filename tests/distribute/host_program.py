@@ -1,6 +1,9 @@
 """One program for every host, as a user writes it; TF_CONFIG says which task this host has.
 
-TF_CONFIG={...} python -m tests.distribute.host_program FOLDER
+TF_CONFIG={...} python -m tests.distribute.host_program FOLDER [ENDING]
+
+The chief saves what it trained and ends well; "trains" goes on for ever, "fails" raises an error in its second round:
+both make FOLDER/training then.
 """
 
 import json
@@ -28,13 +31,24 @@ def make_model() -> keras.Model:
     return model
 
 
-def main(folder: pathlib.Path) -> None:
+def announce(folder: pathlib.Path, round_number: int, ending: str) -> None:
+    """In the second round it is said that training is under way, and one ending has come."""
+    if round_number == 1:
+        (folder / "training").touch()
+        if ending == "fails":
+            raise RuntimeError("the program failed")
+
+
+def main(folder: pathlib.Path, ending: str = "saves") -> None:
     """Trains on the cluster of TF_CONFIG; the chief saves the model and says what it saw."""
     strategy = slimdp_tf.SlimDPStrategy(method=slimdp_tf.methods.slim(alpha=0.6, beta=0.4, p=2, q=8), seed=3)
     with strategy.scope():
         model = make_model()
     x, y = make_data(ROUNDS * 2 * BATCH * strategy.workers)
-    model.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0)
+    if ending != "saves":
+        strategy.on_round(lambda record: announce(folder, record.round, ending))
+    epochs = 10**6 if ending == "trains" else 1
+    model.fit(x, y, batch_size=BATCH, epochs=epochs, shuffle=False, verbose=0)
     model.save(folder / "model.keras")
     seen = {
         "workers": [record.workers for record in strategy.records],
@@ -46,4 +60,4 @@ def main(folder: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))
+    main(pathlib.Path(sys.argv[1]), *sys.argv[2:])

@@ -52,7 +52,7 @@ class Hosts:
 
     def start(self, host: int, module: str, *arguments: str, log: str, **environment: str) -> subprocess.Popen:
         """Starts a program on a host."""
-        command = [*_IN_OUR_LIFE, "nsenter", f"--net=/proc/{self._hosts[host]}/ns/net", sys.executable, "-m", module]
+        command = [*IN_OUR_LIFE, "nsenter", f"--net=/proc/{self._hosts[host]}/ns/net", sys.executable, "-m", module]
         with open(log, "wb") as output:
             process = subprocess.Popen(
                 [*command, *arguments], stdout=output, stderr=output, env={**os.environ, **environment}
@@ -68,7 +68,7 @@ class Hosts:
         self._started, self._holders = [], []
 
     def _hold(self) -> int:
-        holder = subprocess.Popen([*_IN_OUR_LIFE, "unshare", "--net", "sleep", "900"])
+        holder = subprocess.Popen([*IN_OUR_LIFE, "unshare", "--net", "sleep", "900"])
         self._holders.append(holder)
         namespace, give_up = f"/proc/{holder.pid}/ns/net", time.monotonic() + 20
         while os.readlink(namespace) == os.readlink("/proc/self/ns/net"):
@@ -82,4 +82,4 @@ class Hosts:
             subprocess.run(["nsenter", f"--net=/proc/{holder}/ns/net", *command.split()], check=True, timeout=20)
 
 
-_IN_OUR_LIFE = ("setpriv", "--pdeathsig", "KILL")  # the kernel ends it when the process that started it has ended
+IN_OUR_LIFE = ("setpriv", "--pdeathsig", "KILL")  # the kernel ends it when the process that started it has ended

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
+import inspect
+import subprocess
+import threading
 
 import pytest
 import tensorflow as tf
 
+import slimdp_tf
+from slimdp_tf import methods
 from slimdp_tf.distribute import _tf, local_variable
+from slimdp_tf.distribute.extended import Extended
+from slimdp_tf.distribute.strategy import SlimDPStrategy
 from tests import sources
 
 FILE = "slimdp_tf/distribute/_tf.py"
@@ -20,6 +28,32 @@ PRIVATE = {
     "_handle_data": "a resource tensor",
     "_variant_tensor": "a dataset",
 }
+
+# Classes that derive from TensorFlow's: the private names of theirs that replace TensorFlow's, and those that do not.
+REPLACED = {
+    Extended: {
+        "_batch_reduce_to",
+        "_call_for_each_replica",
+        "_create_variable",
+        "_local_results",
+        "_num_replicas_in_sync",
+        "_reduce_to",
+        "_resource_creator_scope",
+        "_update",
+        "_validate_colocate_with_variable",
+    },
+    local_variable.LocalVariable: {"_variable_call"},
+    SlimDPStrategy: set(),
+}
+OWN = {
+    Extended: {"_making_slot"},
+    local_variable.LocalVariable: {"_handle", "_handle_here", "_note_write"},  # _handle: see below
+    SlimDPStrategy: set(),
+}
+# What our constructor sets because TensorFlow's, which is not called, would.
+SET = {"_cluster_resolver", "_cluster_coordinator", "_is_parameter_server_strategy_v2", "_canonicalize_devices"}
+# Private names of TensorFlow's that the rest of distribute/ reads.
+READ = {"_container_strategy", "_unique_id"}
 
 
 def imported() -> dict[str, str]:
@@ -82,6 +116,42 @@ def test_private_attributes_are_there():
     assert filters._as_cluster_device_filters().jobs[0].name == "worker"
 
 
+@pytest.mark.parametrize("kind", REPLACED, ids=lambda kind: kind.__name__)
+def test_private_names_of_classes_replace_what_is_there_and_nothing_else(kind):
+    above = {name for base in kind.__mro__[1:] for name in vars(base)}
+    private = {name for name in vars(kind) if name.startswith("_") and not name.startswith("__")} - {"_abc_impl"}
+    assert private == REPLACED[kind] | OWN[kind]
+    assert private & above == REPLACED[kind]
+
+
+@pytest.mark.parametrize("name", sorted(REPLACED[Extended] - {"_num_replicas_in_sync"}))
+def test_what_is_replaced_is_called_with_the_same_arguments(name):
+    theirs, ours = (inspect.signature(getattr(kind, name)).parameters for kind in (_tf.ExtendedBase, Extended))
+    assert list(theirs) == list(ours)
+
+
+def test_what_the_constructor_sets_is_what_tensorflows_sets():
+    own = sources.read("slimdp_tf/distribute/strategy.py")
+    theirs = inspect.getsource(_tf.StrategyBase.__init__)
+    for name in SET:
+        assert f"self.{name}" in own and f"self.{name} = " in theirs
+
+
+def test_private_names_that_are_read_are_pinned_and_there():
+    files = [file for file in sources.list_files("slimdp_tf/distribute") if file != FILE]
+    used = {name for file in files for _, name in sources.list_private(file)}
+    assert used - sources.list_own(*files) == READ
+    variable = tf.Variable(1.0)
+    assert isinstance(variable._unique_id, str) and variable._unique_id != tf.Variable(1.0)._unique_id
+    assert callable(_tf.ExtendedBase._container_strategy)
+
+
+def test_a_variable_is_read_by_its_private_handle():
+    variable = tf.Variable(1.0)
+    assert variable._handle is variable.handle
+    assert "_handle" not in {name for base in _tf.VariableBase.__mro__ for name in vars(base)}
+
+
 def test_the_context_has_what_is_asked_of_it():
     context = find("context.context")()
     for name in ("check_alive", "update_server_def"):
@@ -138,3 +208,74 @@ def test_datasets_travel_as_graphs():
     handle = _tf.open_iterator(_tf.variant_of(made), made.element_spec)
     take = tf.function(lambda h: _tf.iterator_behind(h, made.element_spec).get_next())
     assert [int(take(handle)) for _ in range(3)] == [0, 1, 4]
+
+
+def test_a_connection_that_comes_late_is_not_taken_for_the_one_that_followed(monkeypatch):
+    first = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"], "ps": ["127.0.0.1:3", "127.0.0.1:4"]}
+    second, begun, go_on, order = {**first, "ps": ["127.0.0.1:3"]}, threading.Event(), threading.Event(), []
+
+    def set_cluster(spec):
+        begun.set()
+        assert go_on.wait(10.0)
+        order.append(spec)
+
+    monkeypatch.setattr(_tf, "_connected", {"chief": first["chief"], "worker": [], "ps": []})
+    monkeypatch.setattr(_tf, "_set_cluster", set_cluster)
+    monkeypatch.setenv("TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY", "True")
+    late = threading.Thread(target=_tf.connect, args=(first, "grpc"), daemon=True)
+    late.start()
+    assert begun.wait(10.0)
+    after = threading.Thread(target=_tf.connect, args=(second, "grpc"), daemon=True)
+    after.start()
+    after.join(0.2)
+    assert after.is_alive() and order == []  # it waits
+    go_on.set()
+    for thread in (late, after):
+        thread.join(10.0)
+    assert order == [first] and _tf.is_connected(second)  # the second is part of the first
+
+
+def test_an_update_that_comes_late_is_one_of_the_cluster_that_followed(monkeypatch):
+    first, second = ({"chief": ["127.0.0.1:1"], "worker": [f"127.0.0.1:{port}"], "ps": []} for port in (2, 3))
+    updated = []
+    monkeypatch.setattr(_tf, "_connected", first)
+    monkeypatch.setattr(_tf, "_set_cluster", lambda spec, missing: updated.append(spec))
+    with _tf._cluster_lock:  # held by whoever connects
+        late = threading.Thread(target=_tf.update_cluster, args=(frozenset(),), daemon=True)
+        late.start()
+        late.join(0.2)
+        monkeypatch.setattr(_tf, "_connected", second)
+    late.join(10.0)
+    assert updated == [second]
+
+
+@pytest.mark.cluster
+def test_a_task_that_hangs_holds_up_nobody_who_lets_functions_and_tensors_go():
+    def trace(number):
+        return tf.function(lambda x: x + number).get_concrete_function(tf.TensorSpec(()))
+
+    def run(function, device):
+        with _tf.talking(_tf.new_executor()), tf.device(device):
+            return function(tf.zeros(()))
+
+    with slimdp_tf.local_cluster(workers=2, ps=1) as made:
+        slimdp_tf.SlimDPStrategy(made, methods.plump())
+        there, hangs = (f"/job:worker/replica:0/task:{worker}/device:CPU:0" for worker in range(2))
+        functions = [trace(float(i)) for i in range(20)]
+        kept = [run(function, hangs) for function in functions]
+        names = {tf.compat.as_str(function.name) for function in functions}
+        made.suspend("worker", 1)
+        resumes = subprocess.Popen(["sh", "-c", f"sleep 30; kill -CONT {made._process('worker', 1).pid}"])
+        try:
+            del functions[10:], kept[10:]
+            gc.collect()
+            assert [float(run(function, there)) for function in functions] == list(range(10))
+            assert _tf.is_alive(there) and resumes.poll() is None
+        finally:
+            resumes.kill()
+            made.resume("worker", 1)
+        assert [float(run(function, hangs)) for function in functions] == list(range(10))
+        context = find("context.context")()
+        assert names <= context.list_function_names()
+        _tf.let_go()
+        assert names & context.list_function_names() == {tf.compat.as_str(function.name) for function in functions}

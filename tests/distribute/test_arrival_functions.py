@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from slimdp_tf import methods
 from slimdp_tf.distribute.local_variable import standing_on
-from slimdp_tf.distribute.slots import ABSENT
+from slimdp_tf.inspection import ABSENT
 from tests.distribute.one_process import Drill
 
 pytestmark = pytest.mark.slow

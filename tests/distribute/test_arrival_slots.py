@@ -8,9 +8,9 @@ from slimdp_tf import methods
 from slimdp_tf.distribute.arrival_slots import ArrivingBlock
 from slimdp_tf.distribute.local_variable import standing_on
 from slimdp_tf.distribute.shared import templates_of
-from slimdp_tf.distribute.slots import ABSENT, MERGED, NOT_FINITE, WRONG_SIGNATURE
 from slimdp_tf.exchange import Exchange
-from tests.distribute.one_process import here
+from slimdp_tf.inspection import ABSENT, MERGED, NOT_FINITE, WRONG_KEYS, WRONG_LENGTHS, WRONG_SIGNATURE
+from tests.distribute.one_process import here, read_vector, write_vector
 
 pytestmark = pytest.mark.slow
 
@@ -56,10 +56,11 @@ class Bench:
         others = tf.constant([w != worker for w in range(2)])
 
         def fold():
-            verdict = self.block.inspect_here(tf.constant(number, tf.int64), False)
+            choice = self.block.choose_here(tf.constant(number, tf.int64), tf.constant(worker))
+            verdict = self.block.inspect_here(tf.constant(number, tf.int64), False, choice)
 
             def merged():
-                self.block.fold_here(tf.constant(number, tf.int64), tf.constant(worker), False, others)
+                self.block.fold_here(tf.constant(number, tf.int64), tf.constant(worker), False, others, choice)
                 return verdict
 
             return tf.cond(tf.equal(verdict, MERGED), merged, lambda: verdict)
@@ -90,6 +91,24 @@ def test_what_is_not_finite_touches_nothing():
     bench.push(0, 0, np.full(SIZE, np.nan))
     assert bench.merge(0, 0) == NOT_FINITE
     np.testing.assert_array_equal(bench.block.value, START)
+
+
+@pytest.mark.parametrize("method", [methods.plump, methods.slim, methods.top_k], ids=lambda factory: factory.__name__)
+def test_what_is_of_a_wrong_length_or_beyond_the_block_touches_nothing(method):
+    bench = Bench(method(pacing="async"))
+    for number, (name, vector) in enumerate(sorted(bench.block.slots[0].items())):
+        if name.startswith("whole.") or name == "signature.keys":
+            continue
+        bench.push(0, number, np.full(SIZE, 2.0))
+        before, good = bench.block.value.numpy(), read_vector(vector)
+        write_vector(vector, good[:-1])
+        assert bench.merge(0, number) == WRONG_LENGTHS
+        if name.endswith(".keys"):
+            write_vector(vector, [*good[:-1], SIZE])
+            assert bench.merge(0, number) == WRONG_KEYS
+        np.testing.assert_array_equal(bench.block.value, before)
+        write_vector(vector, good)
+        assert bench.merge(0, number) == MERGED
 
 
 def test_the_keys_before_the_last_are_kept_for_those_who_were_told_them():

@@ -10,7 +10,7 @@ import pytest
 import slimdp_tf
 from slimdp_tf import methods
 from slimdp_tf.distribute.refusals import NonFiniteUpdateError
-from tests.cluster import strategy
+from tests.cluster import begin_together, strategy
 from tests.distribute.one_process import Drill
 from tests.distribute.test_rounds import FLAT, MOVES, START, N, move
 
@@ -28,6 +28,19 @@ def wait_for(is_there) -> None:
     give_up = time.monotonic() + 30
     while not is_there() and time.monotonic() < give_up:
         time.sleep(0.01)
+
+
+def hold_back(drill: Drill) -> threading.Event:
+    """Worker 1 begins no round before the event."""
+    may_go, handles = threading.Event(), drill._handles
+
+    def wait_if_last(worker):
+        if worker == 1 and not may_go.wait(60):
+            raise TimeoutError("the test did not let worker 1 go on")
+        return handles(worker)
+
+    drill._handles = wait_if_last
+    return may_go
 
 
 def run_epoch(drill: Drill, rounds: int) -> None:
@@ -52,6 +65,7 @@ METHODS = [
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_rounds_are_the_simulation_in_the_order_observed(method):
     drill = make_drill(method)
+    begin_together(drill.rounds)
     run_epoch(drill, 5)
     run_epoch(drill, 2)
 
@@ -89,15 +103,8 @@ def test_workers_push_when_they_have_drifted_and_at_the_end():
 
 
 def test_a_fast_worker_is_ahead_by_the_bound_and_no_more():
-    drill, slow = make_drill(), threading.Event()
-    handles = drill._handles
-
-    def wait_for_slow(worker):
-        if worker == 1 and not slow.wait(30):
-            raise TimeoutError("the test did not let worker 1 go on")
-        return handles(worker)
-
-    drill._handles = wait_for_slow
+    drill = make_drill()
+    slow = hold_back(drill)
     thread = threading.Thread(target=run_epoch, args=(drill, 6))
     thread.start()
     wait_for(lambda: len(drill.rounds.merging.order) >= 3)

@@ -2,9 +2,11 @@
 
 import math
 
+import hypothesis
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import strategies as st
 
 from slimdp_tf.distribute.blocks import Layout
 
@@ -67,6 +69,25 @@ def test_other_floats_become_float32_blocks_and_come_back(dtype):
     assert all(block.dtype == tf.float32 for block in blocks)
     for value, back in zip(values, layout.restore(blocks)):
         assert back.dtype == dtype
+        np.testing.assert_array_equal(tf.cast(back, tf.float32), tf.cast(value, tf.float32))
+
+
+@hypothesis.settings(max_examples=40)
+@hypothesis.given(
+    shapes=st.lists(st.lists(st.integers(1, 5), max_size=3).map(tuple), min_size=1, max_size=5),
+    servers=st.integers(1, 7),
+    dtype=st.sampled_from([tf.float32, tf.bfloat16]),
+)
+def test_whatever_the_shapes_every_value_comes_back(shapes, servers, dtype):
+    layout = Layout.of(make_variables(shapes, dtype), servers)
+    entries = [math.prod(shape) for shape in shapes]
+    assert layout.entries == sum(entries) and len(layout.sizes) == min(servers, sum(entries))
+    assert [sum(rows * columns for rows, columns in held) for held in layout.pieces] == list(layout.sizes)
+    values = [tf.random.stateless_normal(shape, [i, 1], dtype=dtype) for i, shape in enumerate(shapes)]
+    blocks = layout.flatten(values)
+    assert [block.shape for block in blocks] == [[size] for size in layout.sizes]
+    for value, back in zip(values, layout.restore(blocks)):
+        assert (back.dtype, back.shape) == (dtype, value.shape)
         np.testing.assert_array_equal(tf.cast(back, tf.float32), tf.cast(value, tf.float32))
 
 

@@ -102,6 +102,8 @@ def test_call_within_returns_raises_and_complains(gate):
         call_within(lambda: fail(KeyError()), 5.0, "too slow")
     with pytest.raises(ClusterError, match="too slow"):
         call_within(gate.wait, 0.1, "too slow")
+    with pytest.raises(ClusterError, match="looked, too slow"):
+        call_within(gate.wait, 0.1, lambda: "looked, too slow")
 
 
 # -- constants and messages --------------------------------------------------------------------------------------------

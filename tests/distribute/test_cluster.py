@@ -1,8 +1,10 @@
 """Local clusters: processes that do not outlive their chief, and models that do outlive their cluster."""
 
+import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import slimdp_tf
 from slimdp_tf import ClusterError
@@ -46,6 +49,17 @@ def test_a_process_that_dies_at_its_start_is_named_with_its_log(monkeypatch):
     monkeypatch.setattr(cluster.sys, "executable", "/bin/ls")
     with pytest.raises(ClusterError, match="(?s)worker 0 of the local cluster did not start: ended with code.*ls: "):
         slimdp_tf.local_cluster(workers=1, ps=1)
+
+
+def test_ports_that_cannot_be_kept_to_this_machine_are_named(monkeypatch, caplog):
+    monkeypatch.setattr(cluster.sys, "executable", "/bin/ls")
+    monkeypatch.setattr(cluster.loopback, "why_open", lambda: "no devices here")
+    monkeypatch.setattr(tf.get_logger(), "propagate", True)
+    with pytest.raises(ClusterError):
+        slimdp_tf.local_cluster(workers=2, ps=1)
+    (warning,) = caplog.messages
+    port = r"127\.0\.0\.1:\d+"
+    assert re.search(rf": worker 0 at {port}, worker 1 at {port}, ps 0 at {port} \(no devices here\)\.$", warning)
 
 
 def test_a_process_that_never_serves_is_named(monkeypatch, tmp_path):
@@ -106,6 +120,7 @@ ENDINGS = {  # how the chief ends: (what it is told to do, the signal it gets, i
     "SIGTERM while training": ("trains", signal.SIGTERM, {-signal.SIGTERM}),
     "SIGKILL while training": ("trains", signal.SIGKILL, {-signal.SIGKILL}),
     "SIGKILL with a suspended worker": ("idles", signal.SIGKILL, {-signal.SIGKILL}),
+    "SIGKILL with a forked child that lives on": ("forks", signal.SIGKILL, {-signal.SIGKILL}),
 }
 
 
@@ -134,9 +149,13 @@ def test_the_processes_are_gone_after_the_chief_ended(name, tmp_path):
             time.sleep(1.0)
         assert chief.poll() in codes, log.read_text()
         assert wait_until(lambda: all(is_gone(pid) for pid in pids), 10), "a process outlived its chief"
+        if ending == "forks":
+            os.killpg(chief.pid, signal.SIGKILL)  # an error if its child, which it left in its group, has ended, too
     finally:
         chief.kill()
         chief.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(chief.pid, signal.SIGKILL)
         for pid in pids:
             if not is_gone(pid):
                 os.kill(pid, signal.SIGKILL)

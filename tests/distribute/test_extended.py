@@ -9,7 +9,7 @@ import tensorflow as tf
 from slimdp_tf.distribute.local_variable import LocalVariable
 from tests.cluster import strategy as make_strategy
 
-pytestmark = [pytest.mark.cluster, pytest.mark.paired]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,12 @@
 """One program on five hosts, started with TF_CONFIG and nothing else: chief, 2 workers, 2 servers."""
 
+import contextlib
+import inspect
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
 
 import keras
@@ -8,9 +14,12 @@ import numpy as np
 import pytest
 
 import slimdp_tf
+from slimdp_tf.distribute.serve import serve
 from tests import sources
 from tests.distribute import host_program
-from tests.distribute.namespaces import Hosts, why_not
+from tests.distribute.namespaces import IN_OUR_LIFE, Hosts, why_not
+from tests.distribute.ports import free_addresses
+from tests.distribute.test_cluster import wait_until
 
 JOBS = [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0), ("ps", 1)]
 
@@ -83,6 +92,55 @@ def _simulated(model: keras.Model, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     weights = np.concatenate([w.ravel() for w in model.get_weights()])
     method = slimdp_tf.methods.slim(alpha=0.6, beta=0.4, p=2, q=8)
     return slimdp_tf.simulate(method, weights, train, host_program.ROUNDS, 2, 2, seed=3).weights
+
+
+# -- a chief that does not end well -----------------------------------------------------------------------------------
+
+
+@pytest.mark.cluster
+def test_every_task_ends_after_its_chief_whether_that_was_killed_or_failed(tmp_path):
+    with contextlib.ExitStack() as started:  # two clusters at once: most of the time goes into starting
+        killed, tasks_of_killed = _start_here(started, tmp_path / "trains", workers=2, ps=2)
+        failed, tasks_of_failed = _start_here(started, tmp_path / "fails", workers=1, ps=1)
+        under_way = tmp_path / "trains" / "training"
+        assert wait_until(lambda: under_way.exists() or killed.poll() is not None, 120), _logs(tmp_path)
+        assert failed.wait(timeout=60) == 1, _logs(tmp_path)
+        assert all(task.poll() is None for task in (killed, *tasks_of_killed)), _logs(tmp_path)
+        killed.kill()
+        assert killed.wait() == -signal.SIGKILL
+        tasks = [*tasks_of_killed, *tasks_of_failed]
+        assert wait_until(lambda: all(task.poll() is not None for task in tasks), _GRACE_S + 10), _logs(tmp_path)
+        assert [task.poll() for task in tasks] == [0] * 6, _logs(tmp_path)
+    assert "RuntimeError: the program failed" in (tmp_path / "fails" / "chief0.log").read_text()
+
+
+_GRACE_S = inspect.signature(serve).parameters["grace_s"].default
+
+
+def _start_here(started, folder, workers: int, ps: int) -> tuple[subprocess.Popen, list[subprocess.Popen]]:
+    """The chief and the tasks of a cluster on this machine; its chief ends as the folder's name says.
+
+    They end with the block, and whatever becomes of this process.
+    """
+    folder.mkdir()
+    chief, *rest = free_addresses(1 + workers + ps)
+    cluster = {"worker": rest[:workers], "ps": rest[workers:], "chief": [chief]}
+    program = [*IN_OUR_LIFE, sys.executable, "-m", "tests.distribute.host_program", str(folder), folder.name]
+    processes = []
+    for job, addresses in cluster.items():
+        for index in range(len(addresses)):
+            config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
+            log = started.enter_context((folder / f"{job}{index}.log").open("wb"))
+            environment = {**os.environ, "TF_CONFIG": config}
+            process = subprocess.Popen(program, cwd=sources.ROOT, stdout=log, stderr=log, env=environment)
+            started.callback(process.wait)
+            started.callback(process.kill)
+            processes.append(process)
+    return processes[-1], processes[:-1]
+
+
+def _logs(folder) -> str:
+    return "\n".join(f"{path}:\n{path.read_text(errors='replace')[-1500:]}" for path in folder.glob("*/*.log"))
 
 
 # -- what TF_CONFIG may not say ---------------------------------------------------------------------------------------

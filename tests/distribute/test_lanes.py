@@ -27,6 +27,14 @@ def test_those_ahead_wait_for_the_slowest():
     assert may_begin(course, Lane(turns=3, steps=3), Lane(turns=1, steps=1)) == [0, 1]
 
 
+def test_who_waits_for_a_server_has_more_time():
+    busy, idle = Lane(give_up=5.0), Lane()
+    for lane in (busy, idle):
+        lane.excuse(9.0)
+        lane.excuse(7.0)
+    assert (busy.give_up, idle.give_up) == (9.0, None)
+
+
 def test_those_whose_data_has_ended_keep_nobody():
     course = Course(staleness=0)
     course.ask(1, 1), course.ask(1, 0)

@@ -8,10 +8,11 @@ import pytest
 import tensorflow as tf
 
 from slimdp_tf import methods
+from slimdp_tf.distribute import merging as mergings
 from slimdp_tf.distribute.lanes import Lane, Task, Turn
 from slimdp_tf.distribute.local_variable import worker_here
 from slimdp_tf.distribute.merging import Merging
-from slimdp_tf.distribute.slots import MERGED, NOT_FINITE, WRONG_SIGNATURE
+from slimdp_tf.inspection import MERGED, NOT_FINITE, WRONG_SIGNATURE
 
 
 class Functions:
@@ -27,13 +28,16 @@ class Functions:
 
         return merge
 
+    def faults(self, verdict: int, number: int, worker: int, whole: bool) -> list[str]:
+        return [f"block 3: round {number} of {worker} is wrong."]
+
     def refresh(self):
         return lambda version: self.versions.append(int(version))
 
 
 @pytest.fixture
 def merging():
-    workers = types.SimpleNamespace(live={0, 1, 2})
+    workers = types.SimpleNamespace(live={0, 1, 2}, names=[f"worker {w} at h:{w}" for w in range(3)])
     made = Merging(methods.slim(q=2, pacing="async"), workers, [Lane() for _ in range(3)], set())
     made.functions = Functions()
     return made
@@ -57,6 +61,14 @@ def test_staleness_is_the_merges_since_its_own(merging):
     assert merging.take_figures() == (7, 0, {"staleness_mean": 0.0, "staleness_max": 0, "late": 0})
 
 
+def test_the_order_of_the_last_merges_is_kept_and_all_are_counted(merging, monkeypatch):
+    monkeypatch.setattr(mergings, "_KEPT", 2)
+    for worker in (0, 1, 0, 2):
+        merging.merge(turn(), worker)
+    assert (merging.merges, merging.order) == (4, [0, 2])
+    assert merging.take_figures()[2]["staleness_max"] == 3
+
+
 def test_the_core_is_due_when_every_live_worker_has_delivered_a_whole_update(merging):
     for worker in (0, 0, 1):
         merging.merge(turn(push="whole"), worker)
@@ -70,7 +82,8 @@ def test_the_core_is_due_when_every_live_worker_has_delivered_a_whole_update(mer
     assert merging.functions.versions == [1, 1]
 
 
-def test_what_was_refused_pulls_everything_and_what_is_not_finite_is_held(merging):
+def test_what_was_refused_pulls_everything_and_what_is_not_finite_is_held(merging, monkeypatch, caplog):
+    monkeypatch.setattr(tf.get_logger(), "propagate", True)
     merging.functions.verdict = WRONG_SIGNATURE
     merging.merge(turn(), 0)
     merging.functions.verdict = NOT_FINITE
@@ -78,6 +91,9 @@ def test_what_was_refused_pulls_everything_and_what_is_not_finite_is_held(mergin
     assert (merging.needs_everything, merging.not_finite, merging.order) == ({0, 1}, {1}, [])
     assert [lane.is_held for lane in merging._lanes] == [False, True, False]
     assert merging.take_figures()[1] == 2
+    (warning,) = caplog.messages
+    assert warning.startswith("worker 0 at h:0: the servers refused its push of round 0; it did not touch")
+    assert warning.endswith("block 3: round 0 of 0 is wrong.")
 
 
 def test_a_push_of_a_lost_worker_is_late_and_one_from_before_it_came_back_is_given_up(merging):

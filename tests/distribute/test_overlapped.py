@@ -6,6 +6,7 @@ import pytest
 
 import slimdp_tf
 from slimdp_tf import methods
+from slimdp_tf.distribute.snapshots import Keeper
 from slimdp_tf.simulate import overlapped
 from tests.cluster import strategy as make_strategy
 from tests.distribute.one_process import Drill
@@ -97,12 +98,33 @@ def test_an_update_that_is_not_finite_is_refused_and_training_goes_on(method):
     assert drill.rounds.records[-1].refused == 0
 
 
-def test_custom_loops_and_snapshots_are_refused(tmp_path):
+def test_custom_loops_are_refused():
     drill = make_drill(methods.plump(p=2))
     with pytest.raises(RuntimeError, match="overlap=True is for model.fit"):
         drill.run(1, is_exchanging=False)
-    with pytest.raises(ValueError, match="overlap False"):
-        slimdp_tf.distribute.snapshots.Keeper(drill.rounds, tmp_path)
+
+
+@pytest.mark.parametrize("method", [METHODS[2], METHODS[4]], ids=lambda method: method.name)
+def test_goes_on_from_a_snapshot_as_the_run_that_took_it(method, tmp_path, caplog):
+    first, resumed = make_drill(method), make_drill(method)
+    keeper = Keeper(first.rounds, tmp_path, every_rounds=3)
+    first.rounds.listeners.append(lambda record: keeper.save() if keeper.is_due else None)
+    for _ in range(3):  # the last round is merged when the next one trains, or for a snapshot
+        first.run()
+    assert (first.rounds.round, first.rounds.begun, keeper.saved_round) == (3, 3, 3)
+    assert [record.round for record in first.rounds.records] == [0, 1, 2]
+    keeper.file.finish()
+    Keeper(resumed.rounds, tmp_path).restore(keeper.last())
+    np.testing.assert_array_equal(resumed.values(), first.values())
+    first.rounds.listeners.clear()
+    for drill in (first, resumed):
+        drill.run(), drill.run()
+        assert (drill.rounds.round, drill.rounds.begun) == (4, 5)
+        drill.rounds.settle()
+        assert (drill.rounds.round, drill.rounds.steps) == (5, 5 * method.p)
+    np.testing.assert_array_equal(resumed.values(), first.values())
+    assert resumed.loss.numpy() == first.loss.numpy()
+    assert caplog.text == ""
 
 
 @pytest.mark.cluster

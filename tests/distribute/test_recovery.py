@@ -18,16 +18,18 @@ MOVES = np.stack([np.arange(12) / 8, -np.ones(12) / 4]).astype(np.float32)
 # -- updates that are not finite --------------------------------------------------------------------------------------
 
 
-def make_drill(folder, **schedule) -> Drill:
-    drill = Drill(methods.slim(0.5, 0.25, q=3), START, 2, 1, MOVES, on_nonfinite="rollback")
+def make_drill(folder, pacing: str = "sync", overlap: bool = False, **schedule) -> Drill:
+    method = methods.slim(0.5, 0.25, q=3, pacing=pacing)
+    drill = Drill(method, START, 2, 1, MOVES, on_nonfinite="rollback", overlap=overlap)
     keeper = drill.rounds.snapshots = Keeper(drill.rounds, folder, **schedule)
     drill.rounds.listeners.append(lambda record: keeper.save() if keeper.is_due else None)
     return drill
 
 
 @pytest.mark.slow
-def test_goes_back_after_an_update_that_is_not_finite(tmp_path):
-    drill = make_drill(tmp_path, every_rounds=2)
+@pytest.mark.parametrize("pacing", ["sync", "async"])
+def test_goes_back_after_an_update_that_is_not_finite(tmp_path, pacing):
+    drill = make_drill(tmp_path, pacing, every_rounds=2)
     drill.run(), drill.run()
     saved = drill.values()
     drill.run()
@@ -42,6 +44,32 @@ def test_goes_back_after_an_update_that_is_not_finite(tmp_path):
     with pytest.raises(NonFiniteUpdateError, match="after going back to the snapshot of round 2 3 times"):
         for _ in range(5):
             drill.run()
+
+
+@pytest.mark.slow
+def test_goes_back_from_an_exchange_that_runs_beside_the_next_round(tmp_path):
+    drill = make_drill(tmp_path, overlap=True, every_rounds=2)
+    for moves in (MOVES, MOVES, np.stack([MOVES[0], np.full(12, np.nan)])):
+        drill.moves.assign(moves)
+        drill.run()
+    assert drill.rounds.snapshots.saved_round == 2
+    saved = drill.values()  # the third round is not exchanged yet
+    drill.moves.assign(MOVES)
+    drill.run()
+    np.testing.assert_array_equal(drill.values(), saved)
+    assert (drill.rounds.round, drill.rounds.recovery.count, drill.rounds.recovery.lost) == (2, 1, 1)
+    drill.run(), drill.rounds.settle()
+    np.testing.assert_allclose(drill.values(), drill_of_three(), atol=1e-6)
+    assert [record.refused for record in drill.rounds.records] == [0, 0, 1, 0]
+
+
+def drill_of_three() -> np.ndarray:
+    """The weights after three rounds with nothing to go back from."""
+    drill = Drill(methods.slim(0.5, 0.25, q=3), START, 2, 1, MOVES, overlap=True)
+    for _ in range(2):
+        drill.run()
+    drill.rounds.settle(), drill.run(), drill.rounds.settle()
+    return drill.values()
 
 
 @pytest.mark.slow
@@ -66,6 +94,35 @@ def test_without_a_snapshot_the_error_says_how_to_take_them(tmp_path, has_direct
 
 
 # -- a server that is lost --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_snapshot", [True, False])
+def test_a_server_that_is_lost_while_the_chief_reads_the_model_is_restored(tmp_path, has_snapshot):
+    drill = Drill(methods.slim(0.5, 0.25, q=3), START, 2, 1, MOVES)
+    keeper = drill.rounds.snapshots = Keeper(drill.rounds, tmp_path)
+    drill.run()
+    if has_snapshot:
+        keeper.save()
+        saved = drill.values()
+    drill.run()
+    call, failed = drill.rounds.servers.call, []
+
+    def fail_once(function, purpose, *seconds):
+        if purpose == "while the chief read the model" and not failed:
+            failed.append(purpose)
+            raise ServerLost("Lost ps 0.")
+        return call(function, purpose, *seconds)
+
+    drill.rounds.servers.call = fail_once
+    if not has_snapshot:
+        with pytest.raises(slimdp_tf.ClusterError, match="^Lost ps 0. .* as there is no snapshot"):
+            drill.values()
+        return
+    np.testing.assert_array_equal(drill.values(), saved)
+    assert (drill.rounds.round, drill.rounds.recovery.count, drill.rounds.recovery.lost) == (1, 1, 1)
+    drill.run()
+    assert [record.round for record in drill.rounds.records] == [0, 1, 1]
 
 
 def train(strategy, callbacks) -> tuple[keras.Model, float]:
@@ -105,3 +162,19 @@ def test_a_server_that_comes_back_is_restored_and_training_goes_on(tmp_path, cap
         again = slimdp_tf.Snapshots(tmp_path / "again", every_rounds=1)
         with pytest.raises(slimdp_tf.ClusterError, match="ps 0 at .* did not come back within 5 s. To resume, start"):
             train(strategy, [again])
+
+
+@pytest.mark.cluster
+def test_a_server_that_comes_back_is_restored_where_there_is_no_barrier(tmp_path, caplog):
+    slim = methods.slim(0.6, 0.4, p=2, q=4, memory="carry", average="contributors", pacing="async", staleness=2)
+    with slimdp_tf.local_cluster(workers=2, ps=2) as cluster:
+        strategy = slimdp_tf.SlimDPStrategy(cluster, slim, seed=3)
+        during(strategy, 8, lambda: cluster.restart("ps", 1))
+        _, loss = train(strategy, [slimdp_tf.Snapshots(tmp_path, every_rounds=3)])
+    recovery = strategy.rounds.recovery
+    assert recovery.count == 1 and recovery.lost <= 8
+    assert 24 - recovery.lost <= strategy.rounds.round <= 24 - recovery.lost + slim.staleness
+    assert len(strategy.records) == 24  # every call of a round ended
+    assert [record.refused for record in strategy.records] == [0] * 24
+    assert loss < 0.05
+    assert "Lost ps 1 at" in caplog.text and "Every server answers again" in caplog.text

@@ -24,7 +24,7 @@ def make_report(**changes) -> Report:
         "steps": 2,
         "loss": 0.5,
         "bytes": np.array([[8.0, 4.0, 16.0, 2.0], [80.0, 40.0, 160.0, 20.0]]),
-        "matches": np.array([3.0, 1.0]),
+        "matches": np.array([5.0, 3.0, 1.0]),
         "explored": 6.0,
         "is_still": False,
         "sums": np.array([1.0]),
@@ -34,12 +34,12 @@ def make_report(**changes) -> Report:
 
 
 def test_a_report_is_read_back_from_what_the_function_returned():
-    numbers = [0.1, 0.2, 0.3, 2.0, 0.5, *range(8), 3.0, 1.0, 6.0, 1.0, 11.0, 12.0]
+    numbers = [0.1, 0.2, 0.3, 2.0, 0.5, *range(8), 5.0, 3.0, 1.0, 6.0, 1.0, 11.0, 12.0]
     report = parse_report([tf.constant(numbers, tf.float64), tf.constant([5.0]), tf.constant(7)], blocks=2)
     np.testing.assert_array_equal(report.seconds, [0.1, 0.2, 0.3])
     assert (report.steps, report.loss) == (2, 0.5)
     np.testing.assert_array_equal(report.bytes, [[0, 1, 2, 3], [4, 5, 6, 7]])
-    np.testing.assert_array_equal(report.matches, [3, 1])
+    np.testing.assert_array_equal(report.matches, [5, 3, 1])
     assert (report.explored, report.is_still) == (6, True)
     np.testing.assert_array_equal(report.sums, [11, 12])
     assert [output.tolist() for output in report.outputs] == [[5.0], 7]
@@ -62,7 +62,8 @@ def test_a_record_of_a_round():
     record = make_record(reports, now - 2.0, now - 0.5, round=4, steps=9, traffic=Traffic(), core_entries=5, refused=1)
     assert (record.round, record.steps, record.core_entries, record.refused) == (4, 9, 5, 1)
     assert (record.steps_in_round, record.workers) == (2, 1)  # who has done no step took no part
-    assert (record.cache_hits, record.cache_misses, record.explorer_entries) == (6, 2, 4.0)
+    assert (record.cache_hits, record.cache_misses, record.cache_mismatches) == (10, 6, 2)
+    assert record.explorer_entries == 4.0
     assert record.compute_s == pytest.approx(0.1)
     assert record.exchange_s == pytest.approx(0.2 + 0.2 + 0.5, abs=0.1)
     assert record.wait_s == pytest.approx(1.5 - 0.5)

@@ -139,6 +139,60 @@ def test_a_worker_without_data_takes_no_part(method):
         np.testing.assert_allclose(drill.values(), before - 4 * MOVES.mean(0), atol=1e-5)
 
 
+def watch_functions(drill: Drill, monkeypatch) -> tuple[list, list]:
+    """What is called from now on: (round, worker, pull, push) of workers, and (round, whole, refresh) of the merge."""
+    functions, worked, merged = drill.rounds.binding.functions, [], []
+    make_worker, make_merge = functions.worker, functions.merge
+
+    def watch_worker(step, trace, pull, push):
+        def work(handles, arguments, steps, number, worker):
+            worked.append((int(number), int(worker), pull, push))
+            return make_worker(step, trace, pull, push)(handles, arguments, steps, number, worker)
+
+        return work
+
+    def watch_merge(whole, refresh):
+        def fold(number):
+            merged.append((int(number), whole, refresh))
+            return make_merge(whole, refresh)(number)
+
+        return fold
+
+    monkeypatch.setattr(functions, "worker", watch_worker)
+    monkeypatch.setattr(functions, "merge", watch_merge)
+    return worked, merged
+
+
+def test_a_round_is_one_function_on_every_live_worker_and_one_merge(monkeypatch):
+    """Rounds 0, 2 and 5 are whole and choose a core; worker 1 is lost before round 3 and back before round 5."""
+    drill = make_drill(SLIM)
+    worked, merged = watch_functions(drill, monkeypatch)
+    for number in range(7):
+        if number == 3:
+            drill.rounds.workers.live.remove(1)
+        if number == 5:
+            drill.rounds.workers._returned.put(1)
+        drill.run()
+
+    live = [[0, 1]] * 3 + [[0]] * 2 + [[0, 1]] * 2
+    assert sorted(call[:2] for call in worked) == [(number, w) for number in range(7) for w in live[number]]
+    whole = [0, 2, 5]
+    assert merged == [(number, number in whole, number in whole) for number in range(7)]
+    assert {(call[0], call[3]) for call in worked} == {(n, "whole" if n in whole else "chosen") for n in range(7)}
+    everything = {call[:2] for call in worked if call[2] == "everything"}
+    assert everything == {(number, worker) for number in (0, 1) for worker in range(2)} | {(5, 1)}
+    assert [record.workers for record in drill.rounds.records] == [len(workers) for workers in live]
+
+
+def test_calls_of_one_round_are_a_function_each_and_one_merge(monkeypatch):
+    drill = make_drill(methods.plump(p=2))
+    worked, merged = watch_functions(drill, monkeypatch)
+    drill.run(steps=1, is_exchanging=False), drill.run(steps=1)
+    assert sorted(worked[:2]) == [(0, worker, "everything", None) for worker in range(2)]
+    assert sorted(worked[2:]) == [(0, worker, None, "chosen") for worker in range(2)]
+    assert merged == [(0, False, False)]
+
+
 def test_a_worker_whose_data_ends_early_pushes_what_it_has_done():
     drill = make_drill(methods.plump(p=4))
     drill.batches[1] = 2
@@ -188,10 +242,10 @@ def test_when_every_worker_was_lost_those_that_are_back_do_the_round(monkeypatch
     drill, calls = make_drill(), []
     call = drill.rounds.workers.call
 
-    def lose_all_once(function, workers=None, **watch):
+    def lose_all_once(function, workers=None, *how):
         calls.append(function)
         if len(calls) > 1:
-            return call(function, workers, **watch)
+            return call(function, workers, *how)
         for worker in list(drill.rounds.workers.live):
             drill.rounds.workers._returned.put(worker)
         drill.rounds.workers.live.clear()
@@ -205,7 +259,7 @@ def test_when_every_worker_was_lost_those_that_are_back_do_the_round(monkeypatch
 
 def test_when_workers_were_lost_for_a_server_that_hangs_it_is_named(monkeypatch):
     drill = make_drill()
-    monkeypatch.setattr(drill.rounds.workers, "call", lambda function, workers=None, **watch: {})
+    monkeypatch.setattr(drill.rounds.workers, "call", lambda function, workers=None, *how: {})
     monkeypatch.setattr(drill.rounds.cache, "send", lambda: False)
     monkeypatch.setattr(_tf, "is_alive", lambda device: False)
     with pytest.raises(ClusterError, match="No answer from ps 0, in round 0"):

@@ -1,5 +1,7 @@
 """A process that serves: refused in words, ended with its chief."""
 
+import time
+
 import pytest
 
 from slimdp_tf import ClusterError
@@ -34,8 +36,21 @@ def test_a_task_ends_when_the_chief_has_ended(monkeypatch):
     codes = []
     monkeypatch.setattr(serve, "start_server", lambda *task: None)
     monkeypatch.setattr(serve, "_end_process", codes.append)
-    seen = iter([False, True, True, False, True])  # it appears, is not seen once, is seen again, is gone
-    monkeypatch.setattr(serve, "answers", lambda address: next(seen, False))
+    seen = iter(["silent", "answers", "answers", "refuses", "answers"])  # appears, is gone once, is back, is gone
+    monkeypatch.setattr(serve, "reach", lambda address: next(seen, "refuses"))
     serve.serve(SPEC, "worker", 0, grace_s=1.2)
     assert codes == [0]
     assert next(seen, None) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("said", "least"), [("refuses", 0.5), ("silent", 1.5)])
+def test_a_chief_that_is_only_silent_has_not_ended_yet(monkeypatch, said, least):
+    monkeypatch.setattr(serve, "start_server", lambda *task: None)
+    monkeypatch.setattr(serve, "_end_process", lambda code: None)
+    monkeypatch.setattr(serve, "_LOOK_S", 0.05)
+    seen = iter(["answers"])
+    monkeypatch.setattr(serve, "reach", lambda address: next(seen, said))
+    started = time.monotonic()
+    serve.serve(SPEC, "worker", 0, grace_s=0.5, silence_s=1.5)
+    assert least <= time.monotonic() - started < least + 0.7

@@ -1,6 +1,7 @@
 """Calls to the servers: bounded, and those that do not answer are named."""
 
 import threading
+import time
 
 import pytest
 import tensorflow as tf
@@ -82,10 +83,11 @@ def test_a_long_wait_goes_on_while_the_servers_answer(monkeypatch, caplog):
 
 def test_watching_ends_when_a_server_has_been_silent_for_too_long(monkeypatch):
     monkeypatch.setattr(_tf, "is_alive", lambda device: False)
-    silent = make_servers(0.001)
-    silent.watch("in round 2")
-    with pytest.raises(ServerLost, match="No answer within 0.001 s from ps 0 at a:1, ps 1 at b:1, in round 2"):
+    silent = make_servers(0.3)
+    assert silent.watch("in round 2")
+    with pytest.raises(ServerLost, match="No answer within 0.3 s from ps 0 at a:1, ps 1 at b:1, in round 2"):
         for _ in range(100):
+            time.sleep(0.01)
             silent.watch("in round 2")
 
 
@@ -100,7 +102,7 @@ def test_waits_until_all_are_back_and_connects_again(monkeypatch):
     monkeypatch.setattr(_tf, "address_of", lambda device: f"there:{device[-1]}")
     monkeypatch.setattr(_tf, "update_cluster", connect)
     monkeypatch.setattr(servers, "answers", lambda address: address != "there:7")
-    make_servers().await_return(["/job:worker/task:7"])
+    make_servers().await_return(["/job:worker/task:7"], time.monotonic())
     assert connected == [frozenset(["there:7"])]  # the worker is not waited for
 
 
@@ -110,4 +112,17 @@ def test_a_server_that_stays_away_is_named(monkeypatch):
     monkeypatch.setattr(servers, "answers", lambda address: False)
     monkeypatch.setattr(_tf, "update_cluster", lambda missing: None)
     with pytest.raises(ClusterError, match="^ps 1 at b:1 did not come back within 0.1 s"):
-        make_servers(0.1).await_return([])
+        make_servers(0.1).await_return([], time.monotonic())
+
+
+def test_silence_before_counts_and_connecting_again_is_bounded(monkeypatch, gate):
+    monkeypatch.setattr(_tf, "is_alive", lambda device: False)
+    monkeypatch.setattr(_tf, "address_of", lambda device: f"there:{device[-1]}")
+    monkeypatch.setattr(servers, "answers", lambda address: True)
+    monkeypatch.setattr(servers, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(_tf, "update_cluster", lambda missing: gate.wait())  # a task falls silent meanwhile
+    started = time.monotonic()
+    for since in (started - 5.0, started):
+        with pytest.raises(ClusterError, match="^ps 0 at a:1, ps 1 at b:1 did not come back within 1 s"):
+            make_servers(1.0).await_return([], since)
+        assert time.monotonic() - started < (0.5 if since < started else 3.0)

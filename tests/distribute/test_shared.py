@@ -3,9 +3,12 @@
 import dataclasses
 import functools
 
+import hypothesis
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import strategies as st
 
 from slimdp_tf import methods
 from slimdp_tf.channel import Channel
@@ -14,7 +17,9 @@ from slimdp_tf.distribute.shared import Shared
 from slimdp_tf.measure.record import RoundRecord
 from slimdp_tf.rules.memories import Carry
 from slimdp_tf.rules.selectors import Pushed
+from tests.cluster import strategy
 from tests.distribute.one_process import Drill, here, make_variable, make_workers, read_vector, write_vector
+from tests.training.small_models import compile_linear, flatten, make_data
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +67,7 @@ def records_of(explorer_keys: str) -> list[RoundRecord]:
 def test_the_core_travels_after_it_was_chosen_and_never_else(explorer_keys):
     records, is_new = records_of(explorer_keys)[1:], [t - 1 in (0, 5, 11) for t in range(1, 14)]
     assert [record.cache_misses for record in records] == [WORKERS * PS * new for new in is_new]
+    assert [record.cache_mismatches for record in records] == [0] * 13
     assert [record.cache_hits for record in records] == [WORKERS * PS * (not new) for new in is_new]
     explored = 4 * EXPLORER if explorer_keys == "sent" else 0
     ordinary = WORKERS * (explored + SIGNATURES)
@@ -93,8 +99,49 @@ def test_a_bad_signature_is_answered_by_the_full_list():
         np.testing.assert_array_equal(bad.values(), good.values())
         assert keys_of(bad)[-1] - keys_of(good)[-1] == 4 * length + 4 * 8
     assert misses_of(bad)[2:] == [1, 1, 1]
+    assert [record.cache_mismatches for record in bad.rounds.records] == [0, 0, 1, 1, 1]
     assert misses_of(good)[2:] == [0, 0, 0]
     assert [record.refused for record in bad.rounds.records] == [0] * 5
+
+
+class Spoil(keras.callbacks.Callback):
+    """Spoils the key cache of a worker after some rounds: {round: (worker, block, part of the signature)}."""
+
+    def __init__(self, under, spoiled: dict):
+        super().__init__()
+        self.under, self.spoiled, self.lengths = under, spoiled, {}
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.under.rounds.round in self.spoiled:
+            worker, block, part = self.spoiled[self.under.rounds.round]
+            shelf = self.under.rounds.cache.shared[Role.WEIGHT]._shelves[block]
+            signature, core = shelf["signature"].variables[worker], shelf["core"].variables[worker]
+            signature.assign_add(tf.one_hot(part, 3, dtype=tf.int64))
+            self.lengths[self.under.rounds.round] = length = len(read_vector(core))
+            write_vector(core, np.arange(length))
+
+
+@pytest.mark.cluster
+@pytest.mark.flaky(reruns=0)
+def test_a_key_cache_that_goes_bad_on_a_real_worker_is_renewed_and_counted():
+    """Version and hash go bad, keys included: the weights are those of an undisturbed run, bit for bit."""
+    x, y = make_data(2 * 4 * 8)
+    ends, records = [], []
+    for spoiled in ({}, {2: (1, 0, 0), 6: (0, 1, 2)}):  # cores are chosen after rounds 0, 3 and 7
+        under = strategy(methods.slim(0.6, 0.3, q=4, memory="carry", average="contributors"))
+        spoil, model = Spoil(under, spoiled), compile_linear(under)
+        model.fit(x, y, batch_size=4, shuffle=False, callbacks=[spoil], verbose=0)
+        ends.append(flatten(model))
+        records.append(under.records)
+    good, bad = records
+    assert [record.cache_misses for record in good] == [4, 4, 0, 0, 4, 0, 0, 0]
+    assert [record.cache_misses for record in bad] == [4, 4, 1, 0, 4, 0, 1, 0]
+    assert [record.cache_mismatches for record in good] == [0] * 8
+    assert [record.cache_mismatches for record in bad] == [0, 0, 1, 0, 0, 0, 1, 0]
+    listed = [b.traffic.keys_bytes - g.traffic.keys_bytes for g, b in zip(good, bad)]
+    assert listed == [4 * spoil.lengths[n] + 4 * 8 if n in spoil.lengths else 0 for n in range(8)]
+    assert [record.refused for record in bad] == [0] * 8
+    np.testing.assert_array_equal(ends[1], ends[0])
 
 
 def test_a_push_under_a_bad_signature_is_refused_and_the_worker_takes_everything():
@@ -118,6 +165,53 @@ def test_a_push_under_a_bad_signature_is_refused_and_the_worker_takes_everything
     assert (record.refused, record.cache_misses) == (0, 1)
     assert record.traffic.pull_bytes == 4 * N  # everything
     assert np.abs(drill.values() - before).max() > 0
+
+
+class KeyCache:
+    """Keys on the servers of two blocks, and what the one worker holds of them."""
+
+    def __init__(self):
+        self.shared = Shared(slim(), [make_variable(np.zeros(N, np.float32))], [here()] * 2, make_workers(1), 0)
+        lists = [tf.TensorSpec([None], tf.int32)] * 2
+        choose = tf.function(self.shared.set_keys, autograph=False)
+        self.choose = choose.get_concrete_function(lists, tf.TensorSpec([], tf.int64))
+        self.renew = tf.function(self.shared.renew_keys, autograph=False).get_concrete_function()
+
+    def held(self) -> list[dict[str, list[int]]]:
+        """What the worker holds of each block."""
+        shelves = [{name: shelf[name].variables[0] for name in ("core", "free")} for shelf in self.shared._shelves]
+        return [{name: read_vector(vector).tolist() for name, vector in shelf.items()} for shelf in shelves]
+
+
+make_key_cache = functools.cache(KeyCache)
+CHOICES = st.lists(st.sets(st.integers(0, N // 2 - 1)).map(sorted), min_size=2, max_size=2)
+SPOILS = st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(1, 2**62))  # block, part of its signature, by
+
+
+@hypothesis.settings(max_examples=40)
+@hypothesis.given(events=st.lists(st.one_of(CHOICES, SPOILS, st.none()), min_size=1, max_size=6))
+def test_after_every_look_a_worker_holds_the_servers_keys_and_pays_for_what_had_changed(events):
+    cache = make_key_cache()
+    cache.choose([tf.zeros([0], tf.int32)] * 2, tf.constant(0, tf.int64))
+    cache.renew()
+    keys = [[], []]
+    for version, event in enumerate(events, start=1):
+        changed = [False, False]
+        if isinstance(event, list):
+            keys, changed = event, [True, True]
+            cache.choose([tf.constant(core, tf.int32) for core in keys], tf.constant(version, tf.int64))
+        elif event is not None:
+            block, part, by = event
+            changed[block] = True
+            shelf = cache.shared._shelves[block]
+            shelf["signature"].variables[0].assign_add(by * tf.one_hot(part, 3, dtype=tf.int64))
+            write_vector(shelf["core"].variables[0], [])
+        counts, matches = cache.renew()
+        assert matches.numpy().tolist() == [2 - sum(changed), sum(changed), isinstance(event, tuple)]
+        costs = [24 + is_new * (4 * len(core) + 32) for core, is_new in zip(keys, changed)]
+        assert counts.numpy().tolist() == [[0, cost] for cost in costs]
+        free = [sorted(set(range(N // 2)) - set(core)) for core in keys]
+        assert cache.held() == [{"core": core, "free": rest} for core, rest in zip(keys, free)]
 
 
 # -- updates both ways ------------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ import tensorflow as tf
 from slimdp_tf import methods
 from slimdp_tf.distribute.local_variable import standing_on
 from slimdp_tf.distribute.shared import templates_of
-from slimdp_tf.distribute.slots import ABSENT, MERGED, NOT_FINITE, WRONG_SIGNATURE, Block
+from slimdp_tf.distribute.slots import Block
 from slimdp_tf.exchange import Exchange
-from tests.distribute.one_process import here
+from slimdp_tf.inspection import ABSENT, MERGED, NOT_FINITE, WRONG_KEYS, WRONG_LENGTHS, WRONG_SIGNATURE
+from tests.distribute.one_process import here, read_vector, write_vector
 
 pytestmark = pytest.mark.slow
 
@@ -55,8 +56,8 @@ class Bench:
         number = tf.constant(round_number, tf.int64)
 
         def fold():
-            verdicts = self.block.inspect(number, whole)
-            chosen = self.block.choices()
+            choices = self.block.choices()
+            verdicts, chosen = self.block.inspect(number, whole, choices), [parts for parts, _ in choices]
             self.block.fold(number, verdicts, whole, chosen, True)
             self.block.prepare_answers(chosen)
             return verdicts
@@ -154,6 +155,41 @@ def test_a_push_with_another_signature_touches_nothing(whole):
         bench.push(0, part, np.ones(SIZE), whole, signature)
         assert bench.merge(part, whole) == [WRONG_SIGNATURE, ABSENT]
         np.testing.assert_array_equal(bench.value, START)
+
+
+def shorten(block: Block, worker: int, name: str) -> None:
+    vector = block.slots[worker][name]
+    write_vector(vector, read_vector(vector)[:-1])
+
+
+@pytest.mark.parametrize("method", [methods.plump(), methods.quant(), SLIM, methods.top_k(0.5)], ids=lambda m: m.name)
+def test_a_push_of_a_wrong_length_touches_nothing(method):
+    bench = Bench(method)
+    for number, name in enumerate(sorted(set(bench.block.slots[0]) - {"signature.keys"})):
+        is_whole = name.startswith("whole.")
+        bench.push(0, number, np.ones(SIZE), is_whole)
+        shorten(bench.block, 0, name)
+        assert bench.merge(number, is_whole) == [WRONG_LENGTHS, ABSENT]
+        np.testing.assert_array_equal(bench.value, START)
+    bench.push(1, 9, np.ones(SIZE))  # what lies in the other slot does not matter
+    assert bench.merge(9) == [ABSENT, MERGED]
+
+
+@pytest.mark.parametrize("key", [-1, SIZE, 2**31 - 1])
+@pytest.mark.parametrize("method", [SLIM, methods.top_k(0.5), methods.random_k(0.5, keys="sent")], ids=lambda m: m.name)
+def test_keys_beyond_the_block_touch_nothing_then_or_later(method, key):
+    bench = Bench(method)
+    (name,) = [n for n in bench.block.slots[0] if n.endswith(".keys") and n != "signature.keys"]
+    bench.push(0, 0, np.ones(SIZE))
+    keys = bench.block.slots[0][name]
+    write_vector(keys, [key, *read_vector(keys)[1:]])
+    assert bench.merge(0) == [WRONG_KEYS, ABSENT]
+    np.testing.assert_array_equal(bench.value, START)
+    bench.push(1, 1, np.ones(SIZE))
+    assert bench.merge(1) == [ABSENT, MERGED]  # an answer is made for worker 0, too
+    assert np.abs(bench.value - START).max() > 0
+    for worker in range(WORKERS):
+        assert all(np.isfinite(values).all() for values in bench.answer(worker).values())
 
 
 def test_a_whole_push_is_told_from_a_chosen_one():

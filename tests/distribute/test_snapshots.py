@@ -69,6 +69,22 @@ def test_goes_on_as_if_nothing_had_happened(method, tmp_path, caplog):
     assert traffic[0] == traffic[1]  # what was pulled for the snapshot is counted, once
 
 
+@pytest.mark.parametrize("method", [methods.backup_workers(b=1), methods.k_sync(1, 0.5, 0.5)], ids=lambda m: m.name)
+def test_rounds_that_do_not_wait_for_the_last_worker_go_on(method, tmp_path):
+    """Both move alike: whoever is last, the same counts."""
+
+    def make_alike() -> Drill:
+        return Drill(method, START, 2, 2, np.stack([MOVES[0], MOVES[0]]))
+
+    whole, first, resumed = run(make_alike(), 8), run(make_alike(), 4), make_alike()
+    save(first, tmp_path)
+    keeper = Keeper(resumed.rounds, tmp_path)
+    keeper.restore(keeper.last())
+    assert (resumed.rounds.round, resumed.rounds.steps) == (4, 4)
+    np.testing.assert_allclose(run(resumed, 4).values(), whole.values(), atol=1e-6)
+    np.testing.assert_allclose(run(first, 4).values(), whole.values(), atol=1e-6)  # taking one changes nothing
+
+
 @pytest.mark.parametrize("ps", [1, 3])
 @pytest.mark.parametrize("method", [methods.plump(), methods.bmuf()], ids=lambda method: method.name)
 def test_goes_on_with_another_number_of_servers(method, ps, tmp_path, caplog):

@@ -174,11 +174,22 @@ def test_a_function_is_told_whose_data_it_makes():
     assert source.batches(3) == 2
 
 
-def test_the_longest_of_a_functions_datasets_counts():
-    source = furnished(Function(lambda context: tf.data.Dataset.range(2 + 3 * context.input_pipeline_id)), 2)
-    assert source.batches(2) == 5
-    source = furnished(Function(lambda context: tf.data.Dataset.range(2).repeat()), 2)
-    assert source.batches(2) == tf.data.INFINITE_CARDINALITY
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(
+    ("first", "second", "together"),
+    [
+        (lambda data: data, lambda data: data.take(2), 5),
+        (lambda data: data.repeat(), lambda data: data, tf.data.INFINITE_CARDINALITY),
+        (lambda data: data.filter(lambda x: x < 4), lambda data: data, tf.data.UNKNOWN_CARDINALITY),
+        (lambda data: data.filter(lambda x: x < 4), lambda data: data.repeat(), tf.data.INFINITE_CARDINALITY),
+    ],
+)
+def test_the_longest_of_a_functions_datasets_counts(first, second, together, order):
+    source = Function(lambda context: (first, second)[context.input_pipeline_id](tf.data.Dataset.range(5)))
+    source.prepare(2)
+    for worker in order:
+        source.furnish(worker, 2)
+    assert source.batches(2) == together
 
 
 def test_a_function_on_the_chief_makes_the_whole():

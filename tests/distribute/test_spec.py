@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from slimdp_tf import ClusterError
 from slimdp_tf.distribute import spec
-from tests.distribute.ports import free_address, listening
+from tests.distribute.ports import free_address, greeting, listening
 
 SPEC = {"chief": ["a:1"], "worker": ["b:1", "b:2"], "ps": ["c:1"]}
 
@@ -79,6 +79,7 @@ def test_answers_where_something_listens():
     assert not spec.answers(f"127.0.0.1:{port}")
     assert not spec.answers("127.0.0.1:none")
     assert not spec.answers("no such host:1")
+    assert (spec.reach(f"127.0.0.1:{port}"), spec.reach("no such host:1")) == ("refuses", "silent")
 
 
 def test_a_port_in_use_is_named():
@@ -90,11 +91,20 @@ def test_a_port_in_use_is_named():
 
 def test_waits_for_tasks_and_names_those_that_do_not_answer():
     missing = free_address()
-    with listening() as one, listening() as other:
+    with greeting() as one, greeting() as other, listening() as hung:
         given = {"chief": ["x:1"], "worker": [f"127.0.0.1:{one}", missing], "ps": [f"127.0.0.1:{other}"]}
+        given["ps"].append(f"127.0.0.1:{hung}")
         started = time.monotonic()
-        with pytest.raises(ClusterError, match=f"within 0.5 s from: worker 1 at {missing}. Are they started"):
+        with pytest.raises(
+            ClusterError, match=f"within 0.5 s from: worker 1 at {missing}, ps 1 at 127.0.0.1:{hung}. Are they started"
+        ):
             spec.await_tasks(given, 0.5)
         assert 0.5 <= time.monotonic() - started < 3.0
-        given["worker"].pop()
+        for job in ("worker", "ps"):
+            given[job].pop()
         spec.await_tasks(given, 0.5)
+
+
+def test_names_tasks():
+    assert spec.name_tasks(SPEC) == {"worker 0": "b:1", "worker 1": "b:2", "ps 0": "c:1"}
+    assert spec.describe_tasks({"worker 0": "b:1", "ps 0": "c:1"}) == "worker 0 at b:1, ps 0 at c:1"

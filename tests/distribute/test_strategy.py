@@ -1,6 +1,9 @@
 """The strategy as its users see it: arguments that are refused at once, what it says of itself."""
 
 import json
+import subprocess
+import sys
+import threading
 import time
 
 import pytest
@@ -10,9 +13,10 @@ import slimdp_tf
 from slimdp_tf import ClusterError, SlimDPStrategy, methods
 from slimdp_tf.distribute import strategy as module
 from slimdp_tf.distribute.cluster import PartialCluster
+from tests import sources
 from tests.cluster import shared_cluster
 from tests.cluster import strategy as make_strategy
-from tests.distribute.ports import free_address, listening
+from tests.distribute.ports import free_address, greeting, listening
 from tests.distribute.test_custom_loop import trained
 
 __all__ = ["trained"]
@@ -50,7 +54,7 @@ def test_without_a_cluster_it_says_what_to_do(monkeypatch):
 
 def test_tasks_that_do_not_answer_are_named_in_time():
     missing = free_address()
-    with listening() as port:
+    with greeting() as port:
         spec = {"chief": [free_address()], "worker": [f"127.0.0.1:{port}"], "ps": [missing]}
         started = time.monotonic()
         with pytest.raises(ClusterError, match=f"within 0.3 s from: ps 0 at {missing}"):
@@ -58,19 +62,48 @@ def test_tasks_that_do_not_answer_are_named_in_time():
         assert time.monotonic() - started < 5.0
 
 
+def test_tasks_that_fall_silent_while_tensorflow_connects_are_named(monkeypatch):
+    never = threading.Event()
+    monkeypatch.setattr(module, "await_tasks", lambda spec, timeout_s: None)
+    monkeypatch.setattr(module._tf, "chief_address", lambda: None)
+    monkeypatch.setattr(module._tf, "connect", lambda spec, protocol: never.wait(20))
+    with greeting() as port, listening() as hung:
+        spec = {"chief": [free_address()], "worker": [f"127.0.0.1:{port}"], "ps": [f"127.0.0.1:{hung}"]}
+        says = f"did not connect to all tasks within 0.3 s; no answer any more from: ps 0 at 127.0.0.1:{hung}"
+        with pytest.raises(ClusterError, match=says):
+            SlimDPStrategy(PartialCluster(spec), timeout_s=0.3)
+        spec["ps"] = spec["worker"]
+        spec["worker"] = [f"localhost:{port}"]
+        with pytest.raises(ClusterError, match=f"all answer: worker 0 at localhost:{port}, ps 0 at 127.0.0.1:{port}"):
+            SlimDPStrategy(PartialCluster(spec), timeout_s=0.3)
+    never.set()
+
+
 @pytest.mark.parametrize("job", ["worker", "ps"])
 def test_on_the_host_of_another_task_it_serves(monkeypatch, job):
     served = []
 
-    def serve(*task):
-        served.append(task)
+    def serve(*task, chief_timeout_s):
+        served.append((*task, chief_timeout_s))
         raise SystemExit(0)
 
     monkeypatch.setattr(module, "serve", serve)
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": SPEC, "task": {"type": job, "index": 0}}))
     with pytest.raises(SystemExit):
-        SlimDPStrategy()
-    assert served == [(SPEC, job, 0)]
+        SlimDPStrategy(timeout_s=7.0)
+    assert served == [(SPEC, job, 0, 7.0)]
+
+
+@pytest.mark.cluster
+def test_a_port_in_use_and_a_suspended_worker_are_named_and_when_they_are_mended_it_begins():
+    program = [sys.executable, "-m", "tests.distribute.refused_program"]  # a process becomes a chief once
+    done = subprocess.run(program, cwd=sources.ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    (in_use, at_once), (suspended, waited) = told["in_use"], told["suspended"]
+    assert f"Port {told['port']} for the chief is in use on this host" in in_use and at_once < 5.0
+    assert suspended.startswith(f"No answer within 2 s from: worker 0 at {told['worker']}. ") and 2.0 <= waited < 12.0
+    assert told["workers"] == 1
 
 
 # -- on a cluster -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from tests import sources
 from tests.distribute.namespaces import why_not
 from tests.distribute.wire_rounds import ALPHA, BETA, EMPTY, METHODS, PS, WORKERS, Q
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.flaky(reruns=0)]
 
 WITHIN = 0.02
 ORDINARY = [*range(Q + 1, 2 * Q - 1), *range(2 * Q + 1, 3 * Q - 1)]  # between them: a whole round, and one with keys

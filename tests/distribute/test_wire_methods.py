@@ -29,6 +29,7 @@ def found(tmp_path_factory):
 
 
 @pytest.mark.cluster
+@pytest.mark.flaky(reruns=0)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_interface_moves_what_is_counted(found, name):

@@ -1,5 +1,6 @@
 """Workers: one call at a time each, waits that end, and who is lost comes back."""
 
+import dataclasses
 import threading
 import time
 
@@ -13,8 +14,10 @@ from slimdp_tf import methods
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import ClusterError
 from slimdp_tf.distribute.local_variable import worker_here
+from slimdp_tf.distribute.roles import Role
 from slimdp_tf.distribute.workers import worker_devices
 from tests.distribute.one_process import make_workers
+from tests.distribute.test_exactly_once import Sum
 
 GONE = tf.errors.UnavailableError(None, None, "connection reset\nand more")
 
@@ -96,8 +99,54 @@ def test_a_worker_that_does_not_answer_in_time_is_lost(alive):
     started = time.monotonic()
     assert workers.call(lambda worker: gate.wait() if worker else "here") == {0: "here"}
     assert 0.2 <= time.monotonic() - started < 5.0
+    assert (workers.live, workers.missed) == ({0}, 1)
+    gate.set()
+
+
+def test_what_a_worker_brings_that_was_given_up_is_late(alive):
+    workers, gate, late = make_workers(2, deadline_s=0.2), threading.Event(), []
+    alive["alive"] = False
+    workers.call(lambda worker: gate.wait() if worker else "here", late=late.append)
+    assert late == []
+    gate.set()
+    for _ in range(500):
+        if late:
+            break
+        threading.Event().wait(0.01)
+    assert late == [True]
+
+
+def test_nobody_is_late_while_a_server_is_silent(alive):
+    workers, gate, looks = make_workers(2, deadline_s=0.2), threading.Event(), []
+
+    def watch() -> bool:
+        looks.append(time.monotonic())
+        if len(looks) == 3:
+            gate.set()
+        return True
+
+    assert workers.call(lambda worker: gate.wait(), watch=watch) == {0: True, 1: True}
+    assert workers.live == {0, 1} and len(looks) == 3
+
+
+def test_judging_a_worker_that_does_not_answer_ends(alive, monkeypatch):
+    workers, gate = make_workers(2), threading.Event()
+    monkeypatch.setattr(slimdp_tf.distribute.workers, "BUSY_S", 0.2)
+    monkeypatch.setattr(_tf, "is_alive", lambda device: gate.wait())
+    assert workers.call(lambda worker: fail(GONE) if worker else "here") == {0: "here"}
     assert workers.live == {0}
     gate.set()
+
+
+@pytest.mark.parametrize(("silent", "missing"), [(set(), [frozenset()]), ({"w1"}, [frozenset({"w1"})]), ({"p0"}, [])])
+def test_connects_again_unless_another_task_is_silent(alive, monkeypatch, silent, missing):
+    workers, connected = make_workers(2), []
+    workers.live = {0}
+    monkeypatch.setattr(_tf, "addresses", lambda: ["w0", "w1", "p0"])
+    monkeypatch.setattr(_tf, "update_cluster", connected.append)
+    monkeypatch.setattr(slimdp_tf.distribute.workers, "answers", lambda address: address not in silent)
+    workers._connect_again(["w0", "w1"])
+    assert connected == missing
 
 
 def test_what_is_forgotten_is_not_furnished_again(alive):
@@ -256,8 +305,60 @@ def test_a_worker_that_hangs_is_left_out_after_its_deadline_and_comes_back(own):
     finally:
         own.resume("worker", 0)
     assert _took_part(strategy) == [2] * 3 + [1] * 2 + [2] * 9
+    assert [record.missed for record in strategy.records] == [0] * 3 + [1] + [0] * 10
     assert strategy.records[3].round_s >= 6.0
     assert strategy.records[4].round_s < 5.0  # nobody waits for it again
+
+
+def _rounds_with_a_stop(own, strategy) -> np.ndarray:
+    """Rounds in which every step adds 1 to its worker's entry; worker 1 is stopped for 10 s or more: the model."""
+    rounds, own_entry = strategy.rounds, np.arange(2)
+    with strategy.scope():
+        weight = tf.Variable(np.zeros(2, np.float32))
+    data = strategy.distribute_datasets_from_function(
+        lambda context: tf.data.Dataset.from_tensors(context.input_pipeline_id).repeat()
+    )
+    batches = iter(data)
+
+    def step(worker):
+        weight.assign_add(tf.cast(tf.equal(own_entry, tf.cast(worker, tf.int64)), tf.float32))
+
+    def run(count: int) -> None:
+        for _ in range(count):
+            strategy.run(step, (next(batches),))
+
+    run(3)
+    own.suspend("worker", 1)
+    awake_at = time.monotonic() + 10.0
+    run(4)  # the others do not wait for it to wake
+    time.sleep(max(0.0, awake_at - time.monotonic()))
+    own.resume("worker", 1)
+    tag = rounds.cache.shared[Role.WEIGHT].blocks[0].tags[1]
+    give_up = time.monotonic() + 60
+    while tag.numpy() != 3 or not rounds.ledger.uncounted:
+        assert time.monotonic() < give_up, "what it pushed late did not come"
+        time.sleep(0.05)
+    _await_return(strategy)
+    run(3)
+    return weight.numpy()
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("pacing", ["sync", "async"])
+def test_what_a_worker_that_was_stopped_pushes_late_is_refused_in_step_and_merged_without_a_barrier(own, pacing):
+    method = dataclasses.replace(methods.plump(pacing=pacing), merge=Sum())
+    strategy = slimdp_tf.SlimDPStrategy(own.part(2, 2), method, worker_deadline_s=6.0)
+    try:
+        model = _rounds_with_a_stop(own, strategy)
+    finally:
+        own.resume("worker", 1)
+    assert _took_part(strategy) == [2] * 3 + [1] * 4 + [2] * 3
+    is_late = pacing == "async"
+    assert model.tolist() == [10.0, 6.0 + is_late]
+    assert [record.missed for record in strategy.records] == [0] * 3 + [not is_late] + [0] * 6
+    assert [record.late for record in strategy.records] == [0] * 7 + [is_late] + [0] * 2
+    assert strategy.traffic.push_bytes == 2 * 4 * (10 + 6 + 1)  # the late push crossed, too
+    assert [record.refused for record in strategy.records] == [0] * 10
 
 
 @pytest.mark.cluster
@@ -282,11 +383,18 @@ def test_a_server_that_is_gone_or_hangs_is_named(verb):
         assert time.monotonic() - started < 60.0
 
 
-@pytest.mark.parametrize("said", ["Unable to find the relevant tensor remote_handle: Op ID: 7", "x unknown device."])
-def test_a_worker_that_was_started_anew_unnoticed_is_lost_though_it_answers(said):
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (tf.errors.InvalidArgumentError, "Unable to find the relevant tensor remote_handle: Op ID: 7"),
+        (tf.errors.InvalidArgumentError, "x unknown device."),
+        (tf.errors.NotFoundError, "'f' is neither a type of a primitive operation nor a name of a function registered"),
+    ],
+)
+def test_a_worker_that_was_started_anew_unnoticed_is_lost_though_it_answers(kind, said):
     workers = make_workers(2)
     workers.is_closed = True  # nobody awaits it
-    workers.judge(1, tf.errors.InvalidArgumentError(None, None, said))
+    workers.judge(1, kind(None, None, said))
     assert workers.live == {0}
     with pytest.raises(tf.errors.InvalidArgumentError, match="its own fault"):
         workers.judge(0, tf.errors.InvalidArgumentError(None, None, "its own fault"))

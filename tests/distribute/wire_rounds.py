@@ -103,7 +103,7 @@ class Counters:
             sent, again = (int(f[1]) if (f := re.search(rf"{name}:(\d+)", line)) else 0 for name in _SENT)
             sent_twice += again
             if owner and int(owner[1]) in self.roles:
-                local, peer = (address.replace("[::ffff:127.0.0.1]", "127.0.0.1") for address in line.split()[3:5])
+                local, peer = (address.rpartition(":")[2] for address in line.split()[3:5])  # ports of 127.0.0.1%lo
                 ends[local, peer] = self.roles[int(owner[1])], sent - again
         totals = {"lo": sent_by_interface() - sent_twice}
         for (local, peer), (role, count) in ends.items():
@@ -158,9 +158,9 @@ class Trial:
 
     def total(self) -> dict[str, int]:
         """What the strategy counted, and what crossed, of all that a second `fit` moves."""
-        self.fit(ROUNDS // 4)
+        self.fit(ROUNDS // 6)
         before, counted = self.counters.read(), self.strategy.traffic.exchange_bytes
-        self.fit(ROUNDS // 2)
+        self.fit(ROUNDS // 3)
         crossed = between(before, self.counters.read())["lo"]
         return {"counted": self.strategy.traffic.exchange_bytes - counted, "crossed": crossed}
 

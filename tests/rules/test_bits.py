@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies as st
 
-from slimdp_tf.rules.bits import pack, read_gaps, unpack, write_gaps
+from slimdp_tf.rules.bits import are_gaps, pack, packed_length, read_gaps, unpack, write_gaps
 
 
 def test_the_first_code_is_in_the_lowest_bits():
@@ -64,3 +64,27 @@ def test_a_64th_costs_less_than_9_bits_per_entry():
     payload = write_gaps(tf.constant(index, tf.int32), tf.zeros(len(index), tf.int32), 7)
     bits = 8 * sum(len(tensor) for tensor in payload.values()) / len(index)
     assert bits == pytest.approx(8.59, abs=0.03)  # computed for Dryden's pi = 64
+
+
+@hypothesis.given(count=st.integers(0, 50), width=st.integers(1, 8))
+@hypothesis.settings(max_examples=30)
+def test_says_how_many_bytes_it_makes(count, width):
+    assert len(pack(tf.zeros([count], tf.int32), width)) == packed_length(count, width)
+
+
+@hypothesis.given(data=st.data(), width=st.integers(1, 8))
+@hypothesis.settings(max_examples=30)
+def test_gaps_are_told_from_what_goes_beyond_or_is_cut(data, width):
+    index = sorted(data.draw(st.sets(st.integers(0, 5000), min_size=1, max_size=40)))
+    payload = write_gaps(tf.constant(index, tf.int32), tf.zeros([len(index)], tf.int32), width)
+    assert are_gaps(payload, width, index[-1] + 1)
+    assert not are_gaps(payload, width, index[-1])
+    assert not are_gaps({**payload, "remainder": payload["remainder"][:-1]}, width, 5001)
+    assert not are_gaps({**payload, "unary": tf.concat([payload["unary"], [0, 0]], 0)}, width, 5001)
+
+
+def test_gaps_that_overflow_are_none():
+    unary = pack(tf.constant([1] * 2**17 + [0] + [1] * 7), 1)
+    remainder = tf.zeros([packed_length(1, 8)], tf.uint8)
+    for width in (1, 7, 8):
+        assert not are_gaps({"unary": unary, "remainder": remainder}, width, 1000)

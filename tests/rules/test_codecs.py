@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies as st
 
-from slimdp_tf.exchange import is_finite, payload_bytes
+from slimdp_tf.exchange import payload_bytes
+from slimdp_tf.inspection import is_finite
 from slimdp_tf.rules.codecs import Qsgd, Raw
 from slimdp_tf.testing import CodecContract
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 from slimdp_tf.exchange import payload_bytes
 from slimdp_tf.rules.halves import Half
 from slimdp_tf.testing import CodecContract
+from slimdp_tf.testing.contract import make_halves
 
 SEED = tf.constant([1, 2], tf.int32)
 
@@ -23,6 +24,11 @@ class TestHalf(CodecContract):
 
 def decode(codec, values) -> list[float]:
     return codec.decode(codec.encode(tf.constant(values, tf.float32), SEED), len(values)).numpy().tolist()
+
+
+def test_float16_sends_what_float16_holds_exactly():
+    for values in make_halves():
+        np.testing.assert_array_equal(decode(Half("float16"), values), values)
 
 
 def test_by_hand():

@@ -64,6 +64,21 @@ class Half(Raw):
         return tf.cast(payload["value"], tf.float32)
 
 
+class SmallHalf(Half):
+    """As `Half`, but a sum in 16 bits is its scale, which overflows earlier."""
+
+    def decode(self, payload, count):
+        value = payload["value"]
+        return tf.cast(value + tf.reduce_sum(tf.abs(value)) * 0.0, tf.float32)
+
+
+class DropsTheLeast(Raw):
+    """What is smaller than float32's smallest steps near 1 counts as zero."""
+
+    def encode(self, value, seed):
+        return {"value": tf.where(tf.abs(value) < 1e-6, 0.0, value)}
+
+
 class Nearest(Qsgd):
     """Rounds to the nearest level without drawing."""
 
@@ -107,6 +122,7 @@ def test_finds_bias():
     assert find_breaches(CodecContract, Shrunk(), is_random=False) == {name}
     assert breaks(CodecContract, name, Down())
     assert breaks(CodecContract, name, Nearest())
+    assert find_breaches(CodecContract, DropsTheLeast(), is_random=False) == {name}
     # What is declared is no breach.
     assert not breaks(CodecContract, name, Shrunk(), is_unbiased=False)
 
@@ -130,6 +146,11 @@ def test_finds_an_overflow():
     assert found == {"stands_a_huge_range"}
 
 
+def test_finds_what_does_not_stand_float16():
+    found = find_breaches(CodecContract, SmallHalf(), is_random=False, is_unbiased=False)
+    assert found == {"stands_a_huge_range", "stands_what_float16_holds"}
+
+
 def test_finds_randomness_that_is_not_the_seed_s():
     for name in ("same_seed_same_bytes", "traced_and_eager_agree"):
         assert breaks(CodecContract, name, Unseeded())
@@ -149,3 +170,14 @@ def test_finds_what_a_slot_cannot_hold():
 def test_zeros_may_be_declared_not_to_stay():
     assert breaks(CodecContract, "zeros_stay_zeros", Offset())
     assert not breaks(CodecContract, "zeros_stay_zeros", Offset(), keeps_zeros=False)
+
+
+class SaysNothing(Raw):
+    def lengths(self, count):
+        return {}
+
+
+def test_finds_who_sends_other_lengths_than_it_says_or_does_not_say():
+    assert breaks(CodecContract, "says_how_long_its_vectors_are", LosesTheLast())
+    assert breaks(CodecContract, "says_how_long_its_vectors_are", SaysNothing())
+    assert not breaks(CodecContract, "says_how_long_its_vectors_are", Raw(), Qsgd())

@@ -5,6 +5,16 @@ from __future__ import annotations
 import keras
 import numpy as np
 
+from slimdp_tf import methods
+from slimdp_tf.distribute.roles import Role
+
+# With the last two a worker does not hold the servers' model, not even when it has adopted what was merged.
+KINDS_OF_COPIES = {
+    "plump": methods.plump(p=2),
+    "slim_carry": methods.slim(0.5, 0.25, p=2, q=3, memory="carry", average="contributors"),
+    "quant_pull": methods.quant(p=2, bucket=4, quantize_pull=True),
+}
+
 
 def make_data(rows: int, inputs: int = 4, outputs: int = 2) -> tuple[np.ndarray, np.ndarray]:
     """Rows of a noisy linear function: x f32[rows, inputs], y f32[rows, outputs]."""
@@ -45,21 +55,28 @@ def ask_workers(variable: keras.Variable) -> list[np.ndarray]:
     return [copy.numpy() for copy in variable.value.copies]
 
 
+def servers_weights(under) -> np.ndarray:
+    """The trainable weights as the servers hold them, asked past the chief's copies."""
+    return np.concatenate([block.value.numpy() for block in under.rounds.cache.shared[Role.WEIGHT].blocks])
+
+
 def average_by_hand(x, y, batch: int, rounds: list[int], rate: float = 0.05) -> np.ndarray:
     """Weights of `make_linear` after rounds of so many local SGD steps on two workers, each followed by an average."""
-    kernel, bias = (weights.astype(np.float64) for weights in make_linear().get_weights())
-    done = 0
+    weights, done = flatten(make_linear()).astype(np.float64), 0
     for steps in rounds:
-        ends = []
-        for worker in range(2):
-            k, b = kernel.copy(), bias.copy()
-            for step in range(done, done + steps):
-                rows = slice(worker + 2 * batch * step, 2 * batch * (step + 1), 2)
-                error = 2 * (x[rows] @ k + b - y[rows]) / y[rows].size
-                k, b = k - rate * x[rows].T @ error, b - rate * error.sum(0)
-            ends.append((k, b))
-        kernel, bias = (np.mean(pair, 0) for pair in zip(*ends))
-        done += steps
+        ends = [descend_by_hand(weights, x, y, batch, worker, range(done, done + steps), rate) for worker in range(2)]
+        weights, done = np.mean(ends, 0), done + steps
+    return weights
+
+
+def descend_by_hand(weights, x, y, batch: int, worker: int, steps: range, rate: float = 0.05) -> np.ndarray:
+    """Weights of `make_linear` after these local SGD steps of one of two workers."""
+    inputs, outputs = x.shape[1], y.shape[1]
+    kernel, bias = weights[: inputs * outputs].reshape(inputs, outputs), weights[inputs * outputs :]
+    for step in steps:
+        rows = slice(worker + 2 * batch * step, 2 * batch * (step + 1), 2)
+        error = 2 * (x[rows] @ kernel + bias - y[rows]) / y[rows].size
+        kernel, bias = kernel - rate * x[rows].T @ error, bias - rate * error.sum(0)
     return np.concatenate([kernel.ravel(), bias])
 
 

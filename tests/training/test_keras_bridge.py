@@ -23,7 +23,14 @@ FILE = "slimdp_tf/training/keras_bridge.py"
 SUPPORTED = ("3.12", "3.15")  # what TensorFlow 2.20 and 2.21 were run with
 
 # Attributes with a leading underscore of objects that are not the bridge's own.
-PRIVATE = {"_autoconvert_optionals", "_distribution_strategy", "_initial_epoch", "_inputs"}
+PRIVATE = {
+    "_autoconvert_optionals",
+    "_distribution_strategy",
+    "_get_variable_index",
+    "_initial_epoch",
+    "_inputs",
+    "_loss_tracker",
+}
 
 Trainer = trainer.TensorFlowTrainer
 
@@ -133,6 +140,30 @@ def test_optionals_are_converted():
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     given = (tf.constant(1.0), tf.experimental.Optional.empty(tf.TensorSpec(())))
     assert model._autoconvert_optionals(lambda data: data)(given)[1] is None
+
+
+def test_the_loss_is_a_mean_that_a_step_adds_to():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, kernel_initializer="zeros")])
+    assert model._loss_tracker is None
+    model.compile("sgd", "mse")
+    assert isinstance(model._loss_tracker, keras.metrics.Mean) and model._loss_tracker in model.metrics
+    assert model._loss_tracker.name == "loss"
+    model.train_step((tf.ones([3, 2]), 2.0 * tf.ones([3, 1])))
+    assert float(model._loss_tracker.total / model._loss_tracker.count) == 4.0
+
+
+def test_an_optimizer_knows_the_place_of_a_variable_that_its_step_is_given():
+    seen = []
+
+    class Watched(keras.optimizers.SGD):
+        def update_step(self, gradient, variable, learning_rate):
+            seen.append(keras_bridge.place_of(self, variable))
+
+    variables = [keras.Variable([float(i)]) for i in range(3)]
+    optimizer = Watched()
+    optimizer.build(variables)
+    optimizer.apply([tf.zeros([1])] * 3, variables)
+    assert seen == [0, 1, 2]
 
 
 def test_variables_hold_tensorflows_and_say_what_they_are_for():

@@ -12,7 +12,7 @@ from slimdp_tf import methods
 from tests.cluster import strategy
 from tests.training.small_models import ask_workers, compile_linear, flatten, make_data, make_linear
 
-pytestmark = [pytest.mark.cluster, pytest.mark.paired]
+pytestmark = [pytest.mark.cluster, pytest.mark.flaky(reruns=0)]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from slimdp_tf import methods
 from tests.cluster import strategy
 from tests.training.small_models import ask_workers, compile_linear, flatten, make_data, make_linear
 
-pytestmark = [pytest.mark.cluster, pytest.mark.paired]
+pytestmark = [pytest.mark.cluster, pytest.mark.flaky(reruns=0)]
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +216,20 @@ def test_precision_is_that_of_plain_keras(one_worker, policy):
         assert model.weights[0].dtype == ("float64" if policy == "float64" else "float32")
     assert type(mine.optimizer) is type(plain.optimizer)  # mixed_float16 scales the loss
     np.testing.assert_allclose(flatten(mine), flatten(plain), atol=1e-5)
+
+
+def test_mixed_bfloat16_is_plain_keras_on_the_joined_batch(one_step):
+    """But for the rounding to 8 bits of what a half batch gives, and the whole one."""
+    x, y = make_data(48)
+    make = lambda: sequential(lambda: keras.layers.Dense(2, dtype="mixed_bfloat16"))  # noqa: E731
+    plain, mine = compile_linear(None, model=make, jit_compile=False), compile_linear(one_step, model=make)
+    before = flatten(plain)
+    expected = plain.fit(x, y, batch_size=8, shuffle=False, epochs=2, verbose=0).history["loss"]
+    found = mine.fit(x, y, batch_size=4, shuffle=False, epochs=2, verbose=0).history["loss"]
+    assert mine.layers[-1].compute_dtype == "bfloat16" and mine.weights[0].dtype == "float32"
+    moved = np.abs(flatten(plain) - before).max()
+    np.testing.assert_allclose(flatten(mine), flatten(plain), atol=2**-8 * moved)
+    np.testing.assert_allclose(found, expected, rtol=2**-8)
 
 
 def test_variables_of_several_types(two_steps):

@@ -10,17 +10,28 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from slimdp_tf import methods
-from slimdp_tf.distribute.roles import Role
 from tests.cluster import strategy
-from tests.training.small_models import ask_workers, compile_linear, flatten, make_data, make_linear
+from tests.training.small_models import (
+    KINDS_OF_COPIES,
+    ask_workers,
+    compile_linear,
+    flatten,
+    make_data,
+    make_linear,
+    servers_weights,
+)
 
-pytestmark = [pytest.mark.cluster, pytest.mark.paired]
+pytestmark = [pytest.mark.cluster, pytest.mark.flaky(reruns=0)]
 
 
 @pytest.fixture(scope="module")
 def two_steps():
-    return strategy(methods.plump(p=2))
+    return strategy(KINDS_OF_COPIES["plump"])
+
+
+@pytest.fixture(scope="module", params=KINDS_OF_COPIES)
+def each_kind(request, two_steps):
+    return two_steps if request.param == "plump" else strategy(KINDS_OF_COPIES[request.param])
 
 
 def make_model() -> keras.Model:
@@ -37,29 +48,46 @@ def train(under, model=None, make=make_model, **arguments) -> keras.Model:
     return model
 
 
-def servers_weights(under) -> np.ndarray:
-    """The trainable weights as the servers hold them, asked past the chief's copies."""
-    return np.concatenate([block.value.numpy() for block in under.rounds.cache.shared[Role.WEIGHT].blocks])
+def trained_weights(model) -> np.ndarray:
+    """The trainable weights as the model shows them."""
+    return np.concatenate([np.ravel(v.numpy()) for v in model.trainable_variables])
 
 
-def test_get_weights_is_what_the_servers_hold(two_steps):
-    model = train(two_steps)
-    trained = np.concatenate([np.ravel(v.numpy()) for v in model.trainable_variables])
-    np.testing.assert_array_equal(trained, servers_weights(two_steps))
-    for copies in zip(*[ask_workers(v) for v in model.trainable_variables]):
-        assert not np.array_equal(np.concatenate([np.ravel(c) for c in copies]), trained)  # a worker is steps ahead
+def hold_the_servers(under, model) -> list[bool]:
+    """Whether each worker holds the servers' weights."""
+    held = zip(*[ask_workers(v) for v in model.trainable_variables])
+    return [np.array_equal(np.concatenate([np.ravel(c) for c in copies]), servers_weights(under)) for copies in held]
 
 
-def test_set_weights_reaches_servers_and_workers(two_steps):
-    model = train(two_steps)
+def test_get_weights_is_what_the_servers_hold(each_kind):
+    model = train(each_kind)
+    np.testing.assert_array_equal(trained_weights(model), servers_weights(each_kind))
+    assert hold_the_servers(each_kind, model) == [False, False]  # a worker is steps ahead
+    each_kind.rounds.rest()  # it adopts what was merged
+    assert hold_the_servers(each_kind, model) == [each_kind.method.name == "plump"] * 2
+    np.testing.assert_array_equal(trained_weights(model), servers_weights(each_kind))
+
+
+def test_a_file_holds_what_the_servers_hold(each_kind, tmp_path):
+    model = train(each_kind)
+    model.save(tmp_path / "model.keras")
+    held = servers_weights(each_kind)
+    np.testing.assert_array_equal(trained_weights(keras.models.load_model(tmp_path / "model.keras")), held)
+    model.save_weights(tmp_path / "model.weights.h5")
+    twin = make_model()
+    twin.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_array_equal(trained_weights(twin), held)
+
+
+def test_set_weights_reaches_servers_and_workers(each_kind):
+    model = train(each_kind)
     ones = [np.ones_like(w) for w in model.get_weights()]
     model.set_weights(ones)
     np.testing.assert_array_equal(flatten(model), 1.0)
     model.optimizer.learning_rate = 0.0
-    train(two_steps, model)
-    trained = [np.ravel(v.numpy()) for v in model.trainable_variables]
-    np.testing.assert_array_equal(np.concatenate(trained), 1.0)
-    np.testing.assert_array_equal(servers_weights(two_steps), 1.0)
+    train(each_kind, model)
+    np.testing.assert_array_equal(trained_weights(model), 1.0)
+    np.testing.assert_array_equal(servers_weights(each_kind), 1.0)
 
 
 def test_set_weights_in_mid_training(two_steps):

@@ -12,6 +12,8 @@ from slimdp_tf import methods
 from slimdp_tf.measure.runs import Run, sum_rounds
 from slimdp_tf.training import config as configs
 from slimdp_tf.training.tensorboard import RunLog, list_hparams, write_ratio
+from tests.cluster import strategy
+from tests.training.small_models import compile_linear, make_data, make_linear
 from tests.training.stand_ins import LocalStrategy
 
 
@@ -60,16 +62,25 @@ def test_traffic_time_and_sizes_per_round(events):
         "slim/explorer_entries": 20.5,
         "slim/key_cache_hits": 2,
         "slim/key_cache_misses": 0,
+        "slim/key_cache_mismatches": 0,
         "cluster/workers": 2,
         "cluster/refused": 0,
-        "async/staleness_mean": 0,
-        "async/staleness_max": 0,
-        "async/late": 0,
         "cluster/missed": 0,
         "ps_mb/0": 1.050007,
     }
     for tag, value in expected.items():
         assert read(events, tag) == [(2, pytest.approx(value)), (4, pytest.approx(value))], tag
+
+
+def test_staleness_is_shown_where_there_is_some(events, tmp_path):
+    shown = {f"async/{kind}" for kind in ("staleness_mean", "staleness_max", "late")}
+    assert not shown & set(events.Tags()["tensors"])
+    strategy = LocalStrategy(method=methods.plump(pacing="async"))
+    log = RunLog(tmp_path, strategy)
+    log.on_train_begin()
+    strategy.play()
+    log.on_train_end()
+    assert shown <= set(event_accumulator.EventAccumulator(str(tmp_path)).Reload().Tags()["tensors"])
 
 
 def test_curves_against_steps_bytes_and_time(events):
@@ -103,10 +114,13 @@ def test_hyper_parameters(events):
     content = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
     data = plugin_data_pb2.HParamsPluginData.FromString(content)
     start = data.session_start_info
-    values = {name: value.string_value or value.number_value for name, value in start.hparams.items()}
+    values = {name: getattr(value, value.WhichOneof("kind")) for name, value in start.hparams.items()}
     assert start.group_name == "slim"
-    assert values["method"] == "slim" and values["alpha"] == 0.3 and values["q"] == 1000 and values["c"] == "0.5"
-    assert values["learning_rate"] == 0.1 and values["model"] == "fashion_mnist_mlp"
+    shared = {"optimizer": "sgd", "learning_rate": 0.1, "batch_size": 32, "epochs": 5, "workers": 4, "ps": 2, "seed": 0}
+    rules = {"alpha": 0.3, "beta": 0.15, "c": "0.5", "q": 1000, "explorer_keys": "sent"}
+    kept = {"memory": "forget", "average": "workers"}
+    paced = {"p": 1, "pacing": "sync", "staleness": 4}
+    assert values == {"method": "slim", "model": "fashion_mnist_mlp", **shared, **rules, **kept, **paced}
     content = events.SummaryMetadata("_hparams_/experiment").plugin_data.content
     experiment = plugin_data_pb2.HParamsPluginData.FromString(content).experiment
     columns = {info.name for info in experiment.hparam_infos}
@@ -142,3 +156,52 @@ def test_a_second_fit_goes_on_where_the_first_ended(tmp_path):
 def test_an_unknown_ratio_is_not_written(tmp_path):
     write_ratio(tmp_path, Run("a", "a", 1, 1, (), sum_rounds([])), math.nan)
     assert not list(tmp_path.iterdir())
+
+
+# -- a real run -------------------------------------------------------------------------------------------------------
+
+OF_EACH_ROUND = [
+    *(f"traffic/{kind}_mb" for kind in ("push", "pull", "keys")),
+    *(f"time/{kind}_s" for kind in ("round", "compute", "exchange", "wait")),
+    *(f"slim/{kind}" for kind in ("core_entries", "explorer_entries", "key_cache_hits", "key_cache_misses")),
+    *(f"cluster/{kind}" for kind in ("workers", "refused", "missed")),
+    "ps_mb/0",
+]
+
+
+@pytest.mark.cluster
+def test_a_run_on_a_cluster_is_written_whole(tmp_path):
+    under = strategy(methods.slim(alpha=0.5, beta=0.25, p=2, q=3), workers=2, ps=1)
+    model = compile_linear(under, model=lambda: make_linear(8, 20), metrics=["accuracy"])
+    x, y = make_data(2 * 12 * 4, 8, 20)
+    model.fit(
+        x, y, batch_size=4, epochs=2, validation_data=(x[:8], y[:8]), callbacks=[RunLog(tmp_path, under)], verbose=0
+    )
+    events = event_accumulator.EventAccumulator(str(tmp_path), size_guidance={event_accumulator.TENSORS: 0}).Reload()
+    found = {tag: read(events, tag) for tag in OF_EACH_ROUND}
+    steps = [record.steps for record in under.records]
+    assert steps == list(range(2, 26, 2))
+    for tag, points in found.items():
+        assert [step for step, _ in points] == steps, tag
+
+    def add_up(tag: str) -> float:
+        return sum(value for _, value in found[tag])
+
+    for kind in ("push", "pull", "keys"):
+        moved = getattr(under.traffic, f"{kind}_mb")
+        assert moved > 0 and 2 * add_up(f"traffic/{kind}_mb") == pytest.approx(moved, rel=1e-5)
+    assert add_up("ps_mb/0") == pytest.approx(under.traffic.ps_bytes[0] / 1e6, rel=1e-5)
+    for name in ("round_s", "compute_s", "exchange_s", "wait_s"):
+        expected = sum(getattr(record, name) for record in under.records)
+        assert expected > 0 and add_up(f"time/{name}") == pytest.approx(expected, rel=1e-4)
+    entries = model.count_params()
+    assert {value for _, value in found["slim/core_entries"]} == {entries // 4}
+    assert max(value for _, value in found["slim/explorer_entries"]) == entries // 4
+    assert add_up("slim/key_cache_hits") == sum(record.cache_hits for record in under.records) > 0
+    kb = 1000 * under.traffic.exchange_mb / 2
+    for axis, end in {"by_step": 24, "by_kb_sent": kb, "by_ms": 1000 * add_up("time/round_s")}.items():
+        for name in ("loss", "accuracy"):
+            curve = read(events, f"{axis}/{name}")
+            assert len(curve) == 12 and curve[-1][0] == pytest.approx(end, abs=1), (axis, name)
+            assert len(read(events, f"{axis}/val_{name}")) == 2
+    assert read(events, "by_step/loss")[-1][1] < read(events, "by_step/loss")[0][1]

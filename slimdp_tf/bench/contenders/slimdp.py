@@ -16,6 +16,7 @@ from slimdp_tf.bench.contenders.tf_tasks import make_cluster, make_dataset, make
 from slimdp_tf.bench.setting import Program, Setting
 from slimdp_tf.bench.task import Task
 from slimdp_tf.distribute.strategy import SlimDPStrategy
+from slimdp_tf.measure.record import RoundRecord
 from slimdp_tf.method import Method
 from slimdp_tf.version import __version__
 
@@ -37,19 +38,20 @@ class Talk(keras.callbacks.Callback):
     def __init__(self, task: Task, strategy: SlimDPStrategy):
         super().__init__()
         self._task, self._strategy = task, strategy
-        self._steps, self._first = 0, 0
+        self._steps, self._seconds = 0, dict.fromkeys(("compute_s", "exchange_s", "wait_s"), 0.0)
 
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
-        self._first = len(self._strategy.records)
+        self._strategy.on_round(self._add)
         versions = f"slimdp_tf {__version__}, tensorflow {tf.__version__}, keras {keras.__version__}"
         self._task.begin(version=versions, method=repr(self._strategy.method))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         self._steps += self._task.every
-        records = self._strategy.records[self._first :]
-        seconds = {name: sum(getattr(r, name) for r in records) for name in ("compute_s", "exchange_s", "wait_s")}
-        if not self._task.pause(self._steps, self.model.get_weights, **seconds):
+        if not self._task.pause(self._steps, self.model.get_weights, **self._seconds):
             self.model.stop_training = True
+
+    def _add(self, record: RoundRecord) -> None:
+        self._seconds = {name: seconds + getattr(record, name) for name, seconds in self._seconds.items()}
 
 
 def make_method(name: str, options: Mapping[str, Any]) -> Method:

@@ -76,8 +76,10 @@ class Binding:
 
     def renew(self) -> None:
         """Puts the variables on workers and servers; what was there before is already at home, or lost."""
-        bind, seconds = functools.partial(self._bind, self._roles, self._weights), self.cache.workers.deadline_s
-        self.cache.servers.call(bind, "while the model was put on them", seconds)
+        workers, servers = self.cache.workers, self.cache.servers
+        bind = functools.partial(self._bind, self._roles, self._weights)
+        seconds = servers.deadline_s + workers.deadline_s  # in which workers that hang are given up
+        servers.call(bind, "while the model was put on them", seconds)
 
     def _bind(self, roles: list[tuple[LocalVariable, Role]], weights: list[LocalVariable]) -> None:
         variables, workers, devices = [v for v, _ in roles], self.cache.workers, self.cache.servers.devices

@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from slimdp_tf.distribute.calls import GONE, WATCH_S, Call
-from slimdp_tf.distribute.probes import BUSY_S, are_there
 from slimdp_tf.distribute.reports import Report
 from slimdp_tf.distribute.roles import Role
 from slimdp_tf.distribute.round_functions import RoundFunctions
@@ -128,7 +127,7 @@ class Quorum(Rounds):
                 del self._late[worker]
             elif call.ends_within(0.0):
                 del self._late[worker]
-                if isinstance(call.error, GONE) and are_there([self.workers.devices[worker]], BUSY_S)[0]:
+                if isinstance(call.error, GONE) and not self.workers.is_gone(worker, call.error):
                     continue  # it was a server that it lost: the next round finds out
                 if call.error is not None:
                     self._take(worker, call, {})

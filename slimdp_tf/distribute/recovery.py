@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from slimdp_tf.distribute.calls import ClusterError
+from slimdp_tf.distribute.calls import GONE, ClusterError
 from slimdp_tf.distribute.refusals import NonFiniteUpdateError
 from slimdp_tf.distribute.servers import ServerLost
 
@@ -57,16 +57,21 @@ class Recovery:
             self._is_watching = False
 
     def after_loss(self, error: ServerLost) -> None:
-        """Waits until the servers answer again, and restores all of them.
+        """Waits until the servers answer again, and restores all of them; anew if one is lost meanwhile.
 
         Raises:
             ClusterError: there is no snapshot, or a server stayed away; the message says how to resume.
         """
-        rounds, keeper = self.rounds, self.rounds.snapshots
+        keeper = self.rounds.snapshots
         if keeper is None or (snapshot := keeper.last()) is None:
             how = "slimdp_tf.Snapshots(directory) among fit's callbacks, or strategy.checkpoint(directory), takes them"
             raise ClusterError(f"{error} What it held is lost, as there is no snapshot: {how}.") from error
-        number = snapshot.about["round"]
+        while error := self._try_to_restore(snapshot, error):
+            pass
+
+    def _try_to_restore(self, snapshot, error: ServerLost) -> ServerLost | None:
+        """Restores what `error` lost; returns the error by which a server was lost meanwhile, if one was."""
+        rounds, number = self.rounds, snapshot.about["round"]
         if self._count_attempt(number) > _ATTEMPTS:
             raise ClusterError(
                 f"{error} Going back to the snapshot of round {number} did not help {_ATTEMPTS} times. "
@@ -82,8 +87,13 @@ class Recovery:
             rounds.binding.renew()
             rounds.workers.furnish_again()  # passes over the data begin where the round that failed began
             self._go_back(snapshot, "Every server answers again")
+        except ServerLost as again:
+            return again
+        except GONE as gone:
+            return rounds.servers.explain(gone, f"while round {number} was restored")
         except ClusterError as away:
             raise ClusterError(f"{error} {away} {self._tell_how_to_resume(snapshot)}") from error
+        return None
 
     def after_refusal(self) -> None:
         """Goes back because updates were not finite.

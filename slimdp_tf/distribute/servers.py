@@ -113,14 +113,14 @@ class Servers:
             since: when the servers were last known to be there.
 
         Raises:
-            ServerLost: one was not there again after `deadline_s`.
+            ClusterError: one was not there again after `deadline_s`.
         """
         give_up = since + self.deadline_s
         self._thread.end()
         self._thread = CallThread("slimdp servers")  # the one before may hang
         servers, tasks = ([_tf.address_of(d) for d in devices] for devices in (self.devices, (*workers, *self.devices)))
         while silent := self.find_silent(min(PATIENCE_S, max(_LAST_LOOK_S, give_up - time.monotonic()))):
-            away = ServerLost(f"{', '.join(silent)} did not come back within {self.deadline_s:g} s.", since)
+            away = ClusterError(f"{', '.join(silent)} did not come back within {self.deadline_s:g} s.")
             if time.monotonic() > give_up:
                 raise away
             time.sleep(0.5)

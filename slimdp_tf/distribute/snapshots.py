@@ -8,6 +8,7 @@ for bit, whether the run was interrupted or not.
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
 import time
 from collections.abc import Callable
@@ -48,7 +49,8 @@ class Keeper:
     Args:
         rounds: the rounds.
         directory: where snapshots are.
-        every_rounds, every_s: how far apart they are, in rounds or in seconds; None is not at all.
+        every_rounds, every_s: how far apart they are, in rounds or in seconds; None is not at all. In seconds the first
+            is due after the first round: there is always one to go back to, and what saving traces is traced early.
         max_to_keep: how many stay.
     """
 
@@ -63,7 +65,7 @@ class Keeper:
         check_schedule(every_rounds, every_s, max_to_keep)
         self.rounds, self.file = rounds, SnapshotFile(directory, max_to_keep)
         self.every_rounds, self.every_s = every_rounds, every_s
-        self.saved_round, self._saved_at = rounds.round, time.monotonic()
+        self.saved_round, self._due_at = rounds.round, -math.inf
         self._held: Held | None = None
         self._is_saving = False
 
@@ -72,9 +74,10 @@ class Keeper:
         """Whether it is time for the next."""
         if self._is_saving:  # what coming to rest merges is told to listeners, too
             return False
-        rounds, seconds = self.rounds.begun - self.saved_round, time.monotonic() - self._saved_at
+        rounds = self.rounds.begun - self.saved_round
         by_rounds = self.every_rounds is not None and rounds >= self.every_rounds
-        return by_rounds or (self.every_s is not None and rounds > 0 and seconds >= self.every_s)
+        by_time = self.every_s is not None and rounds > 0 and time.monotonic() >= self._due_at
+        return by_rounds or by_time
 
     def save(self, position: Callable[[int], dict] | None = None) -> None:
         """Takes a snapshot now; it is written in the background. A server that is lost meanwhile is restored instead.
@@ -113,7 +116,7 @@ class Keeper:
             **self._identity(),
         }
         self.file.write(about, arrays)
-        self.saved_round, self._saved_at = place["round"], time.monotonic()
+        self.saved_round, self._due_at = place["round"], time.monotonic() + (self.every_s or 0.0)
 
     def last(self) -> Snapshot | None:
         """The last snapshot, None if there is none."""

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import queue
+import re
 import threading
 import time
 import weakref
@@ -136,9 +137,15 @@ class Workers:
 
     def judge(self, worker: int, error: BaseException) -> None:
         """A worker that failed with `error` leaves `live` if it is gone; raises the error if it is not."""
-        if not _lacks_all(error) and (not isinstance(error, GONE) or are_there([self.devices[worker]], BUSY_S)[0]):
+        if not self.is_gone(worker, error):
             raise error
         self.lose(worker, error)
+
+    def is_gone(self, worker: int, error: BaseException) -> bool:
+        """Whether a worker that failed with `error` does not answer, or lacks all that it held."""
+        device = self.devices[worker]
+        is_away = isinstance(error, GONE) and (_is_blamed(device, error) or not are_there([device], BUSY_S)[0])
+        return is_away or _lacks_all(error)
 
     def has_returned(self) -> bool:
         """Whether a worker that was lost answers again and waits to be taken."""
@@ -217,6 +224,12 @@ def _lacks_all(error: BaseException) -> bool:
     said = ("Unable to find the relevant tensor remote_handle", "unknown device", "nor a name of a function registered")
     kinds = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError)
     return isinstance(error, kinds) and any(text in str(error) for text in said)
+
+
+def _is_blamed(device: str, error: BaseException) -> bool:
+    """Whether the task of `device` is the one that failed: TensorFlow's message names those on the way after it."""
+    named = re.search(r"from remote target (/job:\w+/replica:\d+/task:\d+)", str(error))
+    return named is not None and device.startswith(f"{named[1]}/")
 
 
 def worker_devices(workers: int) -> list[str]:

@@ -20,7 +20,8 @@ class Snapshots(keras.callbacks.Callback):
 
     Args:
         directory: where snapshots are; TensorFlow checkpoints.
-        every_rounds, every_s: how far apart they are, in rounds or seconds; with neither, one is taken per epoch.
+        every_rounds, every_s: how far apart they are, in rounds or seconds (the first then is taken after the first
+            round); with neither, one is taken per epoch.
         max_to_keep: how many stay.
     """
 

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import slimdp_tf
 from slimdp_tf import methods
@@ -123,6 +124,30 @@ def test_a_server_that_is_lost_while_the_chief_reads_the_model_is_restored(tmp_p
     assert (drill.rounds.round, drill.rounds.recovery.count, drill.rounds.recovery.lost) == (1, 1, 1)
     drill.run()
     assert [record.round for record in drill.rounds.records] == [0, 1, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("losses", [1, 2, 5])
+def test_a_server_that_is_lost_while_everything_is_restored_is_waited_for_again(tmp_path, losses):
+    drill = Drill(methods.slim(0.5, 0.25, q=3), START, 2, 1, MOVES)
+    keeper = drill.rounds.snapshots = Keeper(drill.rounds, tmp_path)
+    drill.run(), keeper.save()
+    saved, furnish_again, failed = drill.values(), drill.rounds.workers.furnish_again, []
+
+    def fail_first():
+        if len(failed) < losses:
+            failed.append(drill.rounds.round)
+            raise (ServerLost("Lost ps 0 again.") if losses > 1 else tf.errors.UnavailableError(None, None, "gone"))
+        furnish_again()
+
+    drill.rounds.workers.furnish_again = fail_first
+    if losses > 3:
+        with pytest.raises(slimdp_tf.ClusterError, match="^Lost ps 0 again. Going back to .* round 1 did not help 3"):
+            drill.rounds.recovery.after_loss(ServerLost("Lost ps 0."))
+        return
+    drill.rounds.recovery.after_loss(ServerLost("Lost ps 0."))
+    np.testing.assert_array_equal(drill.values(), saved)
+    assert (drill.rounds.recovery.count, len(failed)) == (1, losses)
 
 
 def train(strategy, callbacks) -> tuple[keras.Model, float]:

@@ -1,12 +1,14 @@
 """Snapshots: whoever goes on from one trains as if nothing had happened, and is told what could not be kept."""
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
 
 from slimdp_tf import methods
 from slimdp_tf.channel import Channel
+from slimdp_tf.distribute import snapshots
 from slimdp_tf.distribute.held import Held
 from slimdp_tf.distribute.snapshots import Keeper
 from slimdp_tf.rules.memories import Carry
@@ -136,17 +138,23 @@ def test_what_does_not_fit_is_refused_in_words(tmp_path):
 
 
 def test_is_due_by_rounds_or_by_seconds(tmp_path, monkeypatch):
-    drill = make(methods.plump())
-    by_rounds, by_seconds = Keeper(drill.rounds, tmp_path, every_rounds=2), Keeper(drill.rounds, tmp_path, every_s=0.01)
+    drill, now = make(methods.plump()), [0.0]
+    monkeypatch.setattr(snapshots, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    by_rounds, by_seconds = Keeper(drill.rounds, tmp_path, every_rounds=2), Keeper(drill.rounds, tmp_path, every_s=5.0)
     never = Keeper(drill.rounds, tmp_path)
     assert [keeper.is_due for keeper in (by_rounds, by_seconds, never)] == [False] * 3
     run(drill, 1)
     assert [keeper.is_due for keeper in (by_rounds, by_seconds, never)] == [False, True, False]
     run(drill, 1)
     assert [keeper.is_due for keeper in (by_rounds, by_seconds, never)] == [True, True, False]
-    by_rounds.save()
-    assert not by_rounds.is_due
-    by_rounds.file.finish()
+    for keeper in (by_rounds, by_seconds):
+        keeper.save()
+        assert not keeper.is_due
+        keeper.file.finish()
+    now[0] = 5.0
+    assert not by_seconds.is_due  # nothing has changed
+    run(drill, 1)
+    assert by_seconds.is_due
 
 
 @pytest.mark.parametrize(

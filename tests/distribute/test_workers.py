@@ -383,6 +383,25 @@ def test_a_server_that_is_gone_or_hangs_is_named(verb):
         assert time.monotonic() - started < 60.0
 
 
+TARGET = "Additional GRPC error information from remote target /job:{}/replica:0/task:{} while calling"
+LOST_CONTEXT = "Unable to find a context_id matching the specified one (7). Perhaps the worker was restarted\n"
+
+
+def test_a_worker_that_connected_again_before_it_was_asked_is_lost_by_what_the_error_names(alive):
+    workers = make_workers(2)
+    workers.devices = [f"/job:worker/replica:0/task:{worker}/device:CPU:0" for worker in (1, 11)]
+    workers.is_closed = True  # nobody awaits it
+    through = "\n" + TARGET.format("worker", 11)
+    lost_server = tf.errors.AbortedError(None, None, LOST_CONTEXT + TARGET.format("ps", 1) + through)
+    with pytest.raises(tf.errors.AbortedError):
+        workers.judge(1, lost_server)
+    with pytest.raises(tf.errors.AbortedError):  # task 11 is not task 1
+        workers.judge(0, tf.errors.AbortedError(None, None, LOST_CONTEXT + through))
+    assert workers.live == {0, 1}
+    workers.judge(1, tf.errors.AbortedError(None, None, LOST_CONTEXT + through))
+    assert workers.live == {0}
+
+
 @pytest.mark.parametrize(
     ("kind", "said"),
     [

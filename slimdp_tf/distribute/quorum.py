@@ -90,8 +90,8 @@ class Quorum(Rounds):
             try:
                 worker = arrived.get(timeout=min(WATCH_S, max(0.0, give_up - time.monotonic())))
             except queue.Empty:
-                if self.servers.watch(f"in round {self.round}"):  # whoever waits for a server is not late
-                    give_up = time.monotonic() + self.workers.deadline_s
+                if silence := self.servers.watch(f"in round {self.round}"):  # whoever waits for a server is not late
+                    give_up = time.monotonic() + self.workers.deadline_s + silence
                 if time.monotonic() < give_up:
                     continue
                 for worker in calls:
@@ -117,7 +117,7 @@ class Quorum(Rounds):
             return
         try:
             self.workers.judge(worker, call.error)
-        except GONE as error:  # the worker that says so is there: it is a server that it lost
+        except GONE as error:  # of a server that is not there
             raise self.servers.explain(error, f"in round {self.round}") from error
 
     def _welcome_late(self) -> None:

@@ -13,7 +13,7 @@ from slimdp_tf.distribute.calls import GONE, constant_here
 from slimdp_tf.distribute.held import Held
 from slimdp_tf.distribute.ledger import Ledger
 from slimdp_tf.distribute.local_variable import LocalVariable
-from slimdp_tf.distribute.probes import are_there
+from slimdp_tf.distribute.probes import BUSY_S, are_there
 from slimdp_tf.distribute.recovery import Recovery
 from slimdp_tf.distribute.refusals import Refusals
 from slimdp_tf.distribute.reports import Report, Stillness, Unfinished
@@ -42,6 +42,7 @@ class Resting:
 
     def __init__(self, workers: Workers, servers: Servers, method: Method, seed: int, on_nonfinite: str):
         self.workers, self.servers, self.method, self.seed = workers, servers, method, seed
+        workers.are_servers_there = lambda: not servers.find_silent(BUSY_S)
         self.cache = ChiefCache(workers, servers)
         self.ledger = Ledger(self.cache)
         self.records, self.listeners = self.ledger.records, self.ledger.listeners
@@ -188,7 +189,7 @@ class Resting:
         self.servers.begin_wait()
         try:
             answers = self.workers.call(work, workers, lambda: self.servers.watch(purpose), late)
-        except GONE as error:  # the worker that says so is there: it is a server that it lost
+        except GONE as error:  # of a server that is not there
             raise self.servers.explain(error, purpose) from error
         if not answers:
             self.servers.check(purpose)

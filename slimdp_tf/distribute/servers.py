@@ -85,11 +85,12 @@ class Servers:
         """A wait begins: how long servers were silent in another one does not count."""
         self._answered_at, self._is_named = time.monotonic(), False
 
-    def watch(self, purpose: str) -> bool:
+    def watch(self, purpose: str) -> float:
         """Called every `WATCH_S` of a long wait: names servers that do not answer.
 
         Returns:
-            Whether there are any.
+            For how many seconds there have been any, 0 if there are none. Whoever waits for them may need as long again
+            when they are back: TCP repeats what was not acknowledged at distances that double.
 
         Raises:
             ServerLost: they have not answered for `deadline_s`.
@@ -103,7 +104,7 @@ class Servers:
         elif not self._is_named:
             self._is_named = True
             tf.get_logger().warning("No answer from %s, %s; waiting for it.", ", ".join(silent), purpose)
-        return bool(silent)
+        return time.monotonic() - since if silent else 0.0
 
     def await_return(self, workers: list[str], since: float) -> None:
         """Waits until every server answers, as the process it was or as a new one, which then is empty.

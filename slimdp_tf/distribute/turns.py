@@ -119,9 +119,9 @@ class Turns(Rounds):
         """Waits for something, for nobody to be busy, or for the deadline of a worker, which is lost then."""
         patience = min(max(soonest(self._lanes) - time.monotonic(), 0.0), WATCH_S)
         is_over = self._state.wait_for(lambda: is_there() or not self._is_any_busy, patience)
-        if not is_over and self.servers.watch(f"in round {self.round}"):  # whoever waits for a server is not late
-            for lane in self._lanes:
-                lane.excuse(time.monotonic() + self.workers.deadline_s)
+        if not is_over and (silence := self.servers.watch(f"in round {self.round}")):
+            for lane in self._lanes:  # whoever waits for a server is not late
+                lane.excuse(time.monotonic() + self.workers.deadline_s + silence)
         for worker, lane in enumerate(self._lanes):
             if lane.is_busy and worker not in self.workers.live:  # another call found it gone
                 lane.forsake()
@@ -139,7 +139,7 @@ class Turns(Rounds):
             self._is_paused = True  # others begin nothing more if this is the end
             try:
                 self.workers.judge(worker, error)
-            except GONE as gone:  # the worker that says so is there: it is a server that it lost
+            except GONE as gone:  # of a server that is not there
                 raise self.servers.explain(gone, f"in round {self.round}") from gone
             with self._state:
                 self._lanes[worker].forsake()

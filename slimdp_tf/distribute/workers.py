@@ -32,6 +32,7 @@ class Workers:
 
     Attributes:
         missed: how often a call ended without a worker because it was late, since this was set to 0.
+        are_servers_there: whether every server answers, as the process that it was; asked when a connection was lost.
     """
 
     def __init__(self, devices: list[str], names: list[str], deadline_s: float, cluster_deadline_s: float):
@@ -39,6 +40,7 @@ class Workers:
         self.deadline_s, self.cluster_deadline_s = deadline_s, cluster_deadline_s
         self.live: set[int] = set(range(len(devices)))
         self.is_closed, self.missed = False, 0
+        self.are_servers_there: Callable[[], bool] = lambda: False
         self._furnishings: list[Callable[[], Callable[[int], None] | None]] = []
         self._returned: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._lost_errors: dict[int, BaseException] = {}
@@ -81,7 +83,7 @@ class Workers:
         self,
         function: Callable[[int], object],
         workers: Iterable[int] | None = None,
-        watch: Callable[[], bool] = lambda: False,
+        watch: Callable[[], float] = lambda: 0.0,
         late: Callable[[object], None] = lambda result: None,
     ) -> dict[int, object]:
         """Runs `function(worker)` once for each live worker, at the same time, and waits for all.
@@ -89,8 +91,8 @@ class Workers:
         Args:
             function: what to do.
             workers: for which workers only.
-            watch: called every `WATCH_S` of the wait; it may end it by an error, or say that a server is silent: then
-                nobody counts as late who may be waiting for it.
+            watch: called every `WATCH_S` of the wait; it may end it by an error, or say for how many seconds a server
+                has been silent: then nobody counts as late who may be waiting for it (see `Servers.watch`).
             late: called with the result of a worker that had been given up by then, in that worker's thread.
 
         Returns:
@@ -115,8 +117,8 @@ class Workers:
         give_up, results = time.monotonic() + self.deadline_s, {}
         for worker, call in calls.items():
             while not call.ends_within(min(WATCH_S, give_up - time.monotonic())):
-                if watch():
-                    give_up = time.monotonic() + self.deadline_s
+                if silence := watch():
+                    give_up = time.monotonic() + self.deadline_s + silence
                 elif time.monotonic() >= give_up:
                     break
             if not call.ends_within(0.0):
@@ -136,8 +138,11 @@ class Workers:
         return self._threads[worker].submit(functools.partial(function, worker))
 
     def judge(self, worker: int, error: BaseException) -> None:
-        """A worker that failed with `error` leaves `live` if it is gone; raises the error if it is not."""
-        if not self.is_gone(worker, error):
+        """A worker that failed with `error` leaves `live`, or the error is raised if it is not about connections.
+
+        It is raised, too, if it is about the connection to a server that is not there any more.
+        """
+        if not self.is_gone(worker, error) and not (isinstance(error, GONE) and self.are_servers_there()):
             raise error
         self.lose(worker, error)
 

@@ -119,14 +119,39 @@ def test_what_a_worker_brings_that_was_given_up_is_late(alive):
 def test_nobody_is_late_while_a_server_is_silent(alive):
     workers, gate, looks = make_workers(2, deadline_s=0.2), threading.Event(), []
 
-    def watch() -> bool:
+    def watch() -> float:
         looks.append(time.monotonic())
         if len(looks) == 3:
             gate.set()
-        return True
+        return looks[-1] - looks[0] + 0.1
 
     assert workers.call(lambda worker: gate.wait(), watch=watch) == {0: True, 1: True}
     assert workers.live == {0, 1} and len(looks) == 3
+
+
+def test_after_a_server_was_silent_there_is_as_long_again_to_answer(alive, monkeypatch):
+    monkeypatch.setattr(slimdp_tf.distribute.workers, "WATCH_S", 0.1)
+    workers, looks = make_workers(2, deadline_s=0.2), []
+
+    def watch() -> float:
+        looks.append(time.monotonic())
+        return 1.0 if len(looks) == 1 else 0.0  # silent for 1 s, then there again
+
+    assert workers.call(lambda worker: threading.Event().wait(0.8), watch=watch) == {0: False, 1: False}
+    assert workers.live == {0, 1}
+
+
+def test_a_worker_that_lost_the_connection_to_a_server_which_is_there_comes_back(alive):
+    workers, error = make_workers(2), tf.errors.UnavailableError(None, None, "reset\n" + TARGET.format("ps", 1))
+    workers.is_closed = True  # nobody awaits it
+    with pytest.raises(tf.errors.UnavailableError):
+        workers.judge(1, error)
+    workers.are_servers_there = lambda: True
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        workers.judge(1, tf.errors.InvalidArgumentError(None, None, "its own fault"))
+    assert workers.live == {0, 1}
+    workers.judge(1, error)
+    assert workers.live == {0}
 
 
 def test_judging_a_worker_that_does_not_answer_ends(alive, monkeypatch):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import ipaddress
-import os
 import socket
 import struct
 import sys
@@ -21,6 +20,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from slimdp_tf.distribute import sockets
 from slimdp_tf.distribute.spec import Spec
 
 _DEVICE = b"lo\0"
@@ -136,20 +136,6 @@ def _count_waiting(listener: socket.socket) -> int:
     return struct.unpack_from("I", listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 24)[0]
 
 
-@contextlib.contextmanager
-def _sockets_at(port: int) -> Iterator[list[socket.socket]]:
-    """This process's sockets at a port, borrowed: who has one may close it meanwhile, and handles to it end with that.
-
-    A handle of our own would keep it open after its owner closed it. TensorFlow's poller would then hear of events
-    of a connection that it has forgotten.
-    """
-    with contextlib.ExitStack() as borrowed:
-        found = []
-        for number in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):  # closed meanwhile
-                if os.readlink(f"/proc/self/fd/{number}").startswith("socket:"):
-                    one = socket.socket(fileno=int(number))
-                    borrowed.callback(one.detach)
-                    if one.family in (socket.AF_INET, socket.AF_INET6) and one.getsockname()[1] == port:
-                        found.append(one)
-        yield found
+def _sockets_at(port: int) -> contextlib.AbstractContextManager[list[socket.socket]]:
+    """This process's sockets at a port, borrowed."""
+    return sockets.borrowed(lambda one: one.getsockname()[1] == port)

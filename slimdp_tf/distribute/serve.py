@@ -13,7 +13,7 @@ import time
 
 import tensorflow as tf
 
-from slimdp_tf.distribute import loopback
+from slimdp_tf.distribute import loopback, sockets
 from slimdp_tf.distribute.calls import ClusterError
 from slimdp_tf.distribute.spec import Spec, check_port_is_free, check_spec, reach
 
@@ -67,11 +67,15 @@ def start_server(spec: Spec, job: str, index: int, threads: int) -> tf.distribut
         tasks = ", ".join(f"{j} 0..{len(spec[j]) - 1}" for j in ("worker", "ps"))
         raise ValueError(f"A task that serves is one of: {tasks}. Received: {job} {index}")
     check_port_is_free(spec[job][index], f"{job} {index}")
-    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads)
+    config = tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=max(_CALLS, os.cpu_count() or 1)
+    )
     with loopback.kept(spec, spec[job][index], f"{job} {index}"):
         server = tf.distribute.Server(
             tf.train.ClusterSpec(spec), job_name=job, task_index=index, protocol="grpc", config=config, start=False
         )  # it listens, and serves nobody yet
+    if not loopback.is_local(spec):
+        sockets.watch_over(address for tasks in spec.values() for address in tasks)
     server.start()
     return server
 
@@ -84,6 +88,9 @@ def _end_process(code: int) -> None:
 
 
 _LOOK_S = 0.5  # seconds between two looks at the chief
+# A call holds a thread until it ends, and one whose tensors were lost with a connection may never end. With a thread per
+# core, as by default, two such calls silence a task on two cores for good.
+_CALLS = 16
 _PR_SET_PDEATHSIG = 1
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from slimdp_tf.distribute import _tf, loopback
+from slimdp_tf.distribute import _tf, loopback, sockets
 from slimdp_tf.distribute.arguments import check_arguments
 from slimdp_tf.distribute.calls import call_within
 from slimdp_tf.distribute.cluster import PartialCluster
@@ -77,6 +77,8 @@ class SlimDPStrategy(_tf.StrategyBase):
             check_port_is_free(spec["chief"][0], "the chief")
         await_tasks(spec, timeout_s)
         protocol = resolver.rpc_layer or "grpc"
+        if not loopback.is_local(spec):
+            sockets.watch_over(address for tasks in spec.values() for address in tasks)
         with loopback.kept(spec, spec["chief"][0], "the chief"):
             call_within(lambda: _tf.connect(spec, protocol), timeout_s, lambda: _say_who_is_silent(spec, timeout_s))
         self._cluster_resolver, self._cluster_coordinator = resolver, None

@@ -98,14 +98,20 @@ def _count_below(ascending: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
 
 
 def _draw_strata(size: tf.Tensor, count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """`count` distinct positions of [0, size), ascending, each with probability count / size. i32[count]"""
+    """`count` distinct positions of [0, size), ascending, each with probability count / size. i32[count]
+
+    The offset makes the probabilities equal, whatever is drawn inside a stratum: there 16 bits will do.
+    """
     count, end = tf.cast(count, tf.int32), tf.cast(size, tf.int32)
-    width = tf.cast(size, tf.float64) / tf.cast(tf.maximum(count, 1), tf.float64)
-    edge = tf.cast(tf.cast(tf.range(count + 1), tf.float64) * width + 1e-6, tf.int32)  # 1e-6: or the last one is lost
-    low, high = edge[:-1], edge[1:]
-    random = tf.random.stateless_uniform([count + 1], seed)
-    offset = tf.minimum(tf.cast(random[0] * tf.cast(end, tf.float32), tf.int32), tf.maximum(end - 1, 0))
-    inside = tf.cast(random[1:] * tf.cast(high - low, tf.float32), tf.int32)
-    turned = tf.minimum(low + inside, high - 1) + offset  # ascending, in [offset, size + offset)
+    for_offset, for_strata = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+    offset = tf.random.stateless_uniform([], for_offset, 0, tf.maximum(end, 1), tf.int32)
+    first = tf.cast(offset, tf.float64) + 1e-6  # or an edge that is a whole number may be rounded down
+    last = first + tf.cast(end, tf.float64)
+    edge = tf.cast(tf.raw_ops.LinSpace(start=first, stop=last, num=count + 1), tf.int32)
+    width = tf.cast(edge[1:] - edge[:-1], tf.float32)
+    words = tf.random.stateless_uniform([(count + 1) // 2], for_strata, None, None, tf.uint32)
+    bits = tf.reshape(tf.bitcast(words, tf.uint16), [-1])[:count]
+    inside = tf.cast(tf.cast(bits, tf.float32) * (width * 2.0**-16), tf.int32)
+    turned = edge[:-1] + inside  # ascending, in [offset, size + offset)
     kept = _count_below(turned, end)  # those that did not run over the end
     return tf.concat([turned[kept:] - end, turned[:kept]], 0)

@@ -88,8 +88,8 @@ def _end_process(code: int) -> None:
 
 
 _LOOK_S = 0.5  # seconds between two looks at the chief
-# A call holds a thread until it ends, and one whose tensors were lost with a connection may never end. With a thread per
-# core, as by default, two such calls silence a task on two cores for good.
+# A call holds a thread until it ends, and one whose tensors were lost with a connection may never end. With a thread
+# per core, as by default, two such calls silence a task on two cores for good.
 _CALLS = 16
 _PR_SET_PDEATHSIG = 1
 

@@ -116,7 +116,8 @@ def test_what_a_worker_brings_that_was_given_up_is_late(alive):
     assert late == [True]
 
 
-def test_nobody_is_late_while_a_server_is_silent(alive):
+def test_nobody_is_late_while_a_server_is_silent(alive, monkeypatch):
+    monkeypatch.setattr(slimdp_tf.distribute.workers, "WATCH_S", 0.1)
     workers, gate, looks = make_workers(2, deadline_s=0.2), threading.Event(), []
 
     def watch() -> float:

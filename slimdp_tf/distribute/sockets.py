@@ -1,8 +1,9 @@
 """The TCP sockets of this process: TensorFlow has them, and options of theirs cannot be set by TensorFlow.
 
-A connection that nothing is sent on does not notice that the other end has given it up. While a link is down an end
-gives up after 20 s; an end that waits for an answer then waits for ever, and holds one of the few threads by which a
-task of TensorFlow answers anyone. So every end asks whether the other one still knows the connection (TCP keepalive).
+A connection that nothing is sent on does not notice that the other end has given it up. While a link is down gRPC's
+servers give up after 20 s; a client that waits for an answer then waits for ever, and holds a thread of its task. So
+every end asks whether the other one still knows the connection (TCP keepalive). What was sent and not acknowledged is
+repeated all the same, and finds out by itself.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ _OPTIONS = {
     "TCP_KEEPIDLE": 5,  # seconds of silence after which the other end is asked
     "TCP_KEEPINTVL": 5,  # and seconds after which it is asked again
     "TCP_KEEPCNT": 4,  # questions that nobody answers, until a connection is given up
-    "TCP_USER_TIMEOUT": 20_000,  # ms until one is given up on which something was sent, as by gRPC's servers
 }
 
 _ports: set[int] = set()  # of clusters that this process is part of

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import inspect
 import queue
-import re
 import threading
 import time
 import weakref
@@ -16,9 +16,12 @@ import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import GONE, WATCH_S, Call, CallThread, ClusterError, brief
+from slimdp_tf.distribute.causes import is_blamed, lacks_all
 from slimdp_tf.distribute.local_variable import standing_on
 from slimdp_tf.distribute.probes import BUSY_S, are_there
 from slimdp_tf.distribute.spec import answers
+
+_MOST_BREAKS, _BREAKS_S = 10, 60.0  # so many within so many seconds are no accident
 
 
 class Workers:
@@ -41,6 +44,7 @@ class Workers:
         self.live: set[int] = set(range(len(devices)))
         self.is_closed, self.missed = False, 0
         self.are_servers_there: Callable[[], bool] = lambda: False
+        self._breaks = [collections.deque(maxlen=_MOST_BREAKS) for _ in devices]  # when connections broke
         self._furnishings: list[Callable[[], Callable[[int], None] | None]] = []
         self._returned: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._lost_errors: dict[int, BaseException] = {}
@@ -142,15 +146,23 @@ class Workers:
 
         It is raised, too, if it is about the connection to a server that is not there any more.
         """
-        if not self.is_gone(worker, error) and not (isinstance(error, GONE) and self.are_servers_there()):
+        if not self.is_gone(worker, error) and not self._has_lost_connection(worker, error):
             raise error
         self.lose(worker, error)
+
+    def _has_lost_connection(self, worker: int, error: BaseException) -> bool:
+        """Whether only a connection broke to a server that is there; not so if it does again and again."""
+        if not isinstance(error, GONE) or not self.are_servers_there():
+            return False
+        breaks = self._breaks[worker]
+        breaks.append(time.monotonic())
+        return len(breaks) < _MOST_BREAKS or breaks[-1] - breaks[0] > _BREAKS_S
 
     def is_gone(self, worker: int, error: BaseException) -> bool:
         """Whether a worker that failed with `error` does not answer, or lacks all that it held."""
         device = self.devices[worker]
-        is_away = isinstance(error, GONE) and (_is_blamed(device, error) or not are_there([device], BUSY_S)[0])
-        return is_away or _lacks_all(error)
+        is_away = isinstance(error, GONE) and (is_blamed(device, error) or not are_there([device], BUSY_S)[0])
+        return is_away or lacks_all(error)
 
     def has_returned(self) -> bool:
         """Whether a worker that was lost answers again and waits to be taken."""
@@ -219,22 +231,6 @@ class Workers:
                     f"No worker answers, and none came back within {self.cluster_deadline_s:g} s. {lost}"
                 )
             time.sleep(0.1)
-
-
-def _lacks_all(error: BaseException) -> bool:
-    """Whether it says that the task is another process than the one it was, or is not connected just now.
-
-    A worker that was started anew before anyone noticed is connected again together with others, and answers.
-    """
-    said = ("Unable to find the relevant tensor remote_handle", "unknown device", "nor a name of a function registered")
-    kinds = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError)
-    return isinstance(error, kinds) and any(text in str(error) for text in said)
-
-
-def _is_blamed(device: str, error: BaseException) -> bool:
-    """Whether the task of `device` is the one that failed: TensorFlow's message names those on the way after it."""
-    named = re.search(r"from remote target (/job:\w+/replica:\d+/task:\d+)", str(error))
-    return named is not None and device.startswith(f"{named[1]}/")
 
 
 def worker_devices(workers: int) -> list[str]:

@@ -23,17 +23,18 @@ _OPTIONS = {
     "TCP_KEEPCNT": 4,  # questions that nobody answers, until a connection is given up
 }
 
-_ports: set[int] = set()  # of clusters that this process is part of
+_ports: frozenset[int] = frozenset()  # of clusters that this process is part of
 _lock = threading.Lock()
 
 
 def watch_over(addresses: Iterable[str]) -> None:
     """Connections of this process with these tasks (host:port) end when the other end has given them up."""
+    global _ports
     if sys.platform != "linux":
         return
     with _lock:
         is_running = bool(_ports)
-        _ports.update(int(address.rpartition(":")[2]) for address in addresses)
+        _ports = _ports.union(int(address.rpartition(":")[2]) for address in addresses)  # the thread may be reading it
         if _ports and not is_running:
             threading.Thread(target=_watch, daemon=True, name="slimdp keeps connections").start()
 
@@ -41,7 +42,7 @@ def watch_over(addresses: Iterable[str]) -> None:
 def _watch() -> None:
     while True:
         with contextlib.suppress(OSError):  # no more files can be opened just now
-            keep_alive(frozenset(_ports))
+            keep_alive(_ports)
         time.sleep(_LOOK_S)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -41,18 +43,19 @@ class Call:
 
 
 class CallThread:
-    """A thread that runs one call after another.
+    """A thread that runs one call after another, and ends with this object.
 
     Args:
         name: of the thread.
-        around: makes a context in which each call runs.
+        around: makes a context in which each call runs; what it holds stays as long as the thread.
     """
 
     def __init__(self, name: str, around: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext):
         self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
-        self._around = around
         self.ended_at = time.monotonic()  # when its last call ended
-        threading.Thread(target=self._serve, daemon=True, name=name).start()
+        weakref.finalize(self, self._calls.put, None).atexit = False
+        serve = functools.partial(_serve, self._calls, around, weakref.ref(self))
+        threading.Thread(target=serve, daemon=True, name=name).start()
 
     def submit(self, function: Callable[[], object]) -> Call:
         """Queues a call of `function`."""
@@ -64,12 +67,15 @@ class CallThread:
         """Ends the thread after the calls that are queued."""
         self._calls.put(None)
 
-    def _serve(self) -> None:
-        while (call := self._calls.get()) is not None:
-            with self._around():
-                call.run()
-            self.ended_at = time.monotonic()
-            del call  # what it holds must not live until the next one
+
+def _serve(calls: queue.SimpleQueue, around: Callable, owner: Callable[[], CallThread | None]) -> None:
+    """Runs what is queued. Held by a thread, it must not hold who queues: that could never go."""
+    while (call := calls.get()) is not None:
+        with around():
+            call.run()
+        if (thread := owner()) is not None:
+            thread.ended_at = time.monotonic()
+        del call, thread  # what they hold must not live until the next one
 
 
 def run_apart(function: Callable[[], object], name: str) -> Call:

@@ -13,6 +13,14 @@ from slimdp_tf.distribute.local_variable import LocalVariable
 _PASSED_ON = "initial_value trainable name dtype constraint synchronization aggregation shape validate_shape".split()
 
 
+class _ReplicaContext(_tf.ReplicaContext):
+    """A worker's replica, the only one there is for TensorFlow."""
+
+    def all_reduce(self, reduce_op, value, options=None):
+        """`value` as it is. TensorFlow's own would register a gradient, which holds the strategy for good."""
+        return value
+
+
 class Extended(_tf.ExtendedBase):
     """Makes `LocalVariable`s under the scope and runs a replica's code as it is.
 
@@ -82,7 +90,7 @@ class Extended(_tf.ExtendedBase):
         return
 
     def _call_for_each_replica(self, fn, args, kwargs):
-        with _tf.ReplicaContext(self._container_strategy(), replica_id_in_sync_group=0):
+        with _ReplicaContext(self._container_strategy(), replica_id_in_sync_group=0):
             return fn(*args, **kwargs)
 
     def _update(self, var, fn, args, kwargs, group):

@@ -54,11 +54,11 @@ class Workers:
         return len(self.devices)
 
     def _start(self, worker: int) -> CallThread:
-        executor = _tf.new_executor()
+        executor, device = _tf.new_executor(), self.devices[worker]
 
         @contextlib.contextmanager
         def on_worker():
-            with standing_on(worker), _tf.talking(executor), tf.device(self.devices[worker]):
+            with standing_on(worker), _tf.talking(executor), tf.device(device):
                 yield
 
         return CallThread(f"slimdp worker {worker}", on_worker)

@@ -96,6 +96,17 @@ def test_a_thread_holds_nothing_of_calls_that_ended():
     assert gone() is None
 
 
+def test_a_thread_ends_with_its_object_after_what_is_queued(gate):
+    thread, ended = CallThread("goes"), []
+    threads = [thread for thread in threading.enumerate() if thread.name == "goes"]
+    calls = [thread.submit(gate.wait), thread.submit(lambda: ended.append(True))]
+    del thread
+    gate.set()
+    assert all(call.ends_within(5.0) for call in calls)
+    threads[0].join(5.0)
+    assert (ended, threads[0].is_alive()) == ([True], False)
+
+
 def test_call_within_returns_raises_and_complains(gate):
     assert call_within(lambda: 7, 5.0, "too slow") == 7
     with pytest.raises(KeyError):

@@ -148,13 +148,24 @@ def let_go() -> None:
 
 def is_alive(device: str) -> bool:
     """Whether the task of `device` answers and is the one this process connected to."""
+    return _fail_to_ask(device) is None
+
+
+def is_another(device: str) -> bool:
+    """Whether the task of `device` answers, but as another process than the one this process connected to."""
+    return "Unable to find a context_id" in str(_fail_to_ask(device))
+
+
+def _fail_to_ask(device: str) -> tf.errors.OpError | None:
+    """The error by which the task of `device` could not be asked anything, if there is one."""
     executor = new_executor()
     try:  # TensorFlow's own check holds all threads when a task hangs, and takes a process started anew for the old one
         with talking(executor), tf.device(device):
-            return bool(tf.identity(_probe()).device)
-    except tf.errors.OpError:
+            tf.identity(_probe())
+    except tf.errors.OpError as error:
         executor.clear_error()  # which it would raise again when it goes
-        return False
+        return error
+    return None
 
 
 @functools.cache
@@ -166,7 +177,18 @@ def _probe() -> tf.Tensor:
 
 def new_executor():
     """A synchronous executor of its own for one thread."""
-    return executor_lib.new_executor(enable_async=False)
+    return _Own(pywrap_tfe.TFE_NewExecutor(False, True, 0))
+
+
+class _Own(executor_lib.Executor):
+    """An executor that goes without a word: whoever asked for what failed by it has been told."""
+
+    __slots__ = ()
+
+    def __del__(self):
+        with contextlib.suppress(tf.errors.OpError):
+            self.clear_error()
+            super().__del__()
 
 
 @contextlib.contextmanager

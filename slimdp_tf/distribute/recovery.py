@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import tensorflow as tf
 
 from slimdp_tf.distribute.calls import GONE, ClusterError
+from slimdp_tf.distribute.probes import BUSY_S
 from slimdp_tf.distribute.refusals import NonFiniteUpdateError
 from slimdp_tf.distribute.servers import ServerLost
 
@@ -84,6 +86,7 @@ class Recovery:
             for variable in rounds.cache.variables:
                 variable.is_stale = False  # what the chief did not fetch is lost
             rounds.binding.let_go()
+            self._free_workers()
             rounds.binding.renew()
             rounds.workers.furnish_again()  # passes over the data begin where the round that failed began
             self._go_back(snapshot, "Every server answers again")
@@ -94,6 +97,21 @@ class Recovery:
         except ClusterError as away:
             raise ClusterError(f"{error} {away} {self._tell_how_to_resume(snapshot)}") from error
         return None
+
+    def _free_workers(self) -> None:
+        """Workers that do not end what they were asked for are lost, and taken again when they answer, which is soon.
+
+        A call may wait for good for what a server held that was lost between two of its messages.
+        """
+        workers = self.rounds.workers
+        calls, give_up = {w: workers.submit(lambda worker: None, w) for w in workers.live}, time.monotonic() + BUSY_S
+        busy = {worker for worker, call in calls.items() if not call.ends_within(give_up - time.monotonic())}
+        for worker in busy:
+            workers.lose(worker, TimeoutError("it waits for what a server held that was lost"))
+        give_up = time.monotonic() + BUSY_S
+        while busy and time.monotonic() < give_up:
+            time.sleep(0.1)
+            busy -= set(workers.take_returned())
 
     def after_refusal(self) -> None:
         """Goes back because updates were not finite.

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from slimdp_tf.distribute import _tf
 from slimdp_tf.distribute.calls import GONE, WATCH_S, CallThread, ClusterError, brief, call_within
-from slimdp_tf.distribute.probes import BUSY_S, PATIENCE_S, are_there
+from slimdp_tf.distribute.probes import BUSY_S, PATIENCE_S, are_others, are_there
 from slimdp_tf.distribute.spec import answers
 
 _LAST_LOOK_S = 0.5  # when a deadline is over
@@ -99,6 +99,8 @@ class Servers:
         silent = self.find_silent(min(BUSY_S, max(_LAST_LOOK_S, since + self.deadline_s - looked)))
         if not silent:
             self._answered_at, self._is_named = looked, False
+        elif anew := [name for name, is_another in zip(self.names, are_others(self.devices)) if is_another]:
+            raise ServerLost(f"{', '.join(anew)} was started anew, {purpose}.")  # who waits for it may wait for good
         elif time.monotonic() >= since + self.deadline_s:
             raise ServerLost(f"No answer within {self.deadline_s:g} s from {', '.join(silent)}, {purpose}.", since)
         elif not self._is_named:

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import subprocess
 import threading
+import time
 
 import pytest
 import tensorflow as tf
@@ -279,3 +280,20 @@ def test_a_task_that_hangs_holds_up_nobody_who_lets_functions_and_tensors_go():
         assert names <= context.list_function_names()
         _tf.let_go()
         assert names & context.list_function_names() == {tf.compat.as_str(function.name) for function in functions}
+
+
+@pytest.mark.cluster
+def test_tells_a_task_from_another_process_at_its_address():
+    device = "/job:ps/replica:0/task:0/device:CPU:0"
+    with slimdp_tf.local_cluster(workers=1, ps=1) as made:
+        strategy = slimdp_tf.SlimDPStrategy(made, methods.plump())
+        assert (_tf.is_alive(device), _tf.is_another(device)) == (True, False)
+        made.kill("ps", 0)
+        assert (_tf.is_alive(device), _tf.is_another(device)) == (False, False)
+        made.restart("ps", 0)
+        give_up = time.monotonic() + 30
+        while not _tf.is_another(device) and time.monotonic() < give_up:
+            time.sleep(0.2)
+        assert (_tf.is_alive(device), _tf.is_another(device)) == (False, True)
+        strategy.rounds.servers.await_return([], time.monotonic())
+        assert (_tf.is_alive(device), _tf.is_another(device)) == (True, False)

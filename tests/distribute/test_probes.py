@@ -4,7 +4,7 @@ import threading
 import time
 
 from slimdp_tf.distribute import _tf
-from slimdp_tf.distribute.probes import are_there
+from slimdp_tf.distribute.probes import are_others, are_there
 
 
 def test_says_who_answers_in_time(monkeypatch):
@@ -19,3 +19,8 @@ def test_says_who_answers_in_time(monkeypatch):
 def test_an_error_is_no_answer(monkeypatch):
     monkeypatch.setattr(_tf, "is_alive", lambda device: 1 / 0)
     assert are_there(["there"]) == [False]
+
+
+def test_says_who_answers_as_another_process(monkeypatch):
+    monkeypatch.setattr(_tf, "is_another", lambda device: device == "another process")
+    assert are_others(["there", "another process"]) == [False, True]

@@ -1,5 +1,7 @@
 """Going back to the last snapshot inside a run: after a server was lost, and after updates that were not finite."""
 
+import threading
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import tensorflow as tf
 
 import slimdp_tf
 from slimdp_tf import methods
+from slimdp_tf.distribute import _tf, recovery
 from slimdp_tf.distribute.refusals import NonFiniteUpdateError
 from slimdp_tf.distribute.servers import ServerLost
 from slimdp_tf.distribute.snapshots import Keeper
@@ -148,6 +151,26 @@ def test_a_server_that_is_lost_while_everything_is_restored_is_waited_for_again(
     drill.rounds.recovery.after_loss(ServerLost("Lost ps 0."))
     np.testing.assert_array_equal(drill.values(), saved)
     assert (drill.rounds.recovery.count, len(failed)) == (1, losses)
+
+
+@pytest.mark.slow
+def test_a_worker_that_waits_for_good_for_a_lost_server_is_taken_again(tmp_path, monkeypatch, caplog):
+    drill, gate = Drill(methods.slim(0.5, 0.25, q=3), START, 2, 1, MOVES), threading.Event()
+    drill.rounds.snapshots = Keeper(drill.rounds, tmp_path)
+    drill.run()
+    drill.rounds.snapshots.save()
+    saved = drill.values()
+    monkeypatch.setattr(recovery, "BUSY_S", 5.0)
+    monkeypatch.setattr(_tf, "address_of", lambda device: device)
+    monkeypatch.setattr(slimdp_tf.distribute.workers, "answers", lambda address: True)
+    drill.rounds.workers.submit(lambda worker: gate.wait(60), 1)
+    drill.rounds.recovery.after_loss(ServerLost("ps 0 was started anew."))
+    assert drill.rounds.workers.live == {0, 1} and not gate.is_set()
+    assert "worker 1 is lost (it waits for what a server held that was lost)" in caplog.text
+    np.testing.assert_array_equal(drill.values(), saved)
+    drill.run()
+    assert drill.rounds.records[-1].workers == 2
+    gate.set()
 
 
 def train(strategy, callbacks) -> tuple[keras.Model, float]:

@@ -91,6 +91,15 @@ def test_watching_ends_when_a_server_has_been_silent_for_too_long(monkeypatch):
             silent.watch("in round 2")
 
 
+def test_watching_ends_when_a_server_was_started_anew(monkeypatch):
+    """What was asked of the one before may never be answered."""
+    monkeypatch.setattr(_tf, "is_alive", lambda device: "task:0" in device)
+    monkeypatch.setattr(_tf, "is_another", lambda device: "task:1" in device)
+    with pytest.raises(ServerLost, match="^ps 1 at b:1 was started anew, in round 2.$") as lost:
+        make_servers(60.0).watch("in round 2")
+    assert time.monotonic() - lost.value.since < 10.0  # it has all of its time to come back
+
+
 def test_waits_until_all_are_back_and_connects_again(monkeypatch):
     alive, connected = [False], []
 

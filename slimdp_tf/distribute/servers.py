@@ -99,10 +99,10 @@ class Servers:
         silent = self.find_silent(min(BUSY_S, max(_LAST_LOOK_S, since + self.deadline_s - looked)))
         if not silent:
             self._answered_at, self._is_named = looked, False
-        elif anew := [name for name, is_another in zip(self.names, are_others(self.devices)) if is_another]:
-            raise ServerLost(f"{', '.join(anew)} was started anew, {purpose}.")  # who waits for it may wait for good
-        elif time.monotonic() >= since + self.deadline_s:
+        elif (left := since + self.deadline_s - time.monotonic()) <= 0.0:
             raise ServerLost(f"No answer within {self.deadline_s:g} s from {', '.join(silent)}, {purpose}.", since)
+        elif anew := self._find_others(min(PATIENCE_S, left)):
+            raise ServerLost(f"{', '.join(anew)} was started anew, {purpose}.")  # who waits for it may wait for good
         elif not self._is_named:
             self._is_named = True
             tf.get_logger().warning("No answer from %s, %s; waiting for it.", ", ".join(silent), purpose)
@@ -137,6 +137,10 @@ class Servers:
     def _silent(self) -> str:
         """Names the servers that do not answer, or all of them where that cannot be told."""
         return ", ".join(self.find_silent()) or "one of " + ", ".join(self.names)
+
+    def _find_others(self, seconds: float) -> list[str]:
+        """Names of the servers that answer within `seconds` as another process than the one they were."""
+        return [name for name, is_another in zip(self.names, are_others(self.devices, seconds)) if is_another]
 
     def find_silent(self, seconds: float = PATIENCE_S) -> list[str]:
         """Names of the servers that do not answer within `seconds`, or as another process than the one they were."""

@@ -100,6 +100,16 @@ def test_watching_ends_when_a_server_was_started_anew(monkeypatch):
     assert time.monotonic() - lost.value.since < 10.0  # it has all of its time to come back
 
 
+def test_asking_who_was_started_anew_does_not_put_the_deadline_off(monkeypatch, gate):
+    monkeypatch.setattr(servers, "WATCH_S", 0.05)
+    monkeypatch.setattr(_tf, "is_alive", lambda device: gate.wait())
+    monkeypatch.setattr(_tf, "is_another", lambda device: gate.wait())
+    started = time.monotonic()
+    with pytest.raises(ServerLost, match="within 1 s from ps 0 at a:1, ps 1 at b:1"):
+        make_servers(1.0).call(gate.wait, "in round 2")
+    assert time.monotonic() - started < 1.0 + servers._LAST_LOOK_S + 1.0
+
+
 def test_waits_until_all_are_back_and_connects_again(monkeypatch):
     alive, connected = [False], []
 

@@ -118,6 +118,13 @@ class Channel:
         values = [self.codec.decode(_stream_of(payload, name), count) for name, count in counts.items()]
         return Entries(None if whole else joined(parts), values[0] if len(values) == 1 else tf.concat(values, 0))
 
+    def together(self, incoming: list[Entries], seed: tf.Tensor) -> list[Entries]:
+        """What `read` gave of each sender of a round -> what they sent, known together; mostly as it is."""
+        if not hasattr(self.codec, "together"):
+            return incoming
+        values = self.codec.together([entries.value for entries in incoming], seed)
+        return [Entries(entries.index, value) for entries, value in zip(incoming, values)]
+
     def _streams(self, seed: tf.Tensor) -> list[tf.Tensor]:
         """A seed of its own for each selector, and for the codec in each stream."""
         return tf.unstack(tf.random.experimental.stateless_split(seed, 2 * len(self.selectors)))

@@ -190,6 +190,10 @@ class Exchange:
         """A worker's payload, and the entries it has chosen -> its update as the server decodes it."""
         return self._ups[block].read(payload, parts, self.sizes[block], whole)
 
+    def together(self, block: int, incoming: list[Entries], draw: tf.Tensor) -> list[Entries]:
+        """What `receive` gave of each worker in a round -> their updates, known together; `draw` is of worker -1."""
+        return self._ups[block].together(incoming, self._seed(draw, block, _UP))
+
     def merge(
         self, state: State, value: tf.Tensor, incoming: list[Entries], notes: list[Note]
     ) -> tuple[list[Entries], Edits]:

@@ -103,6 +103,7 @@ class Simulation:
             incoming.append(exchange.receive(block, payload, parts, whole))
             pushed.append(joined(parts))
         notes = [Note(tf.constant(True), tf.constant(loss, tf.float32), tf.constant(steps)) for loss in losses]
+        incoming = exchange.together(block, incoming, exchange.draw(self.round, -1))
         increments, edits = exchange.merge(self.server[block], self.values[block], incoming, notes)
         self.server[block] = edited(self.server[block], edits)
         before = self.values[block]

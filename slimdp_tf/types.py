@@ -104,7 +104,8 @@ class Codec(Protocol):
     """HOW values are written. Sees nothing but the values.
 
     A codec (or a selector) that goes by columns or by variables has a field `pieces`, and is `fitted` to its block.
-    It may have `is_readable(payload, count)` -> bool[], asked when the lengths are right: what they do not say.
+    It may have `is_readable(payload, count)` -> bool[], asked when the lengths are right: what they do not say. It may
+    have `together(values, seed)`: the decoded values of every sender of a round -> what they are, known together.
     """
 
     def encode(self, value: tf.Tensor, seed: tf.Tensor) -> Payload:

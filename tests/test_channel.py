@@ -13,9 +13,10 @@ from slimdp_tf.channel import Channel, joined, stream
 from slimdp_tf.rules.codecs import Qsgd, Raw
 from slimdp_tf.rules.columns import OneBit
 from slimdp_tf.rules.largest import TopK
+from slimdp_tf.rules.layers import Ternary
 from slimdp_tf.rules.selectors import Core, Dense, Explore, Pushed
 from slimdp_tf.testing.selectors import agree
-from slimdp_tf.types import taken
+from slimdp_tf.types import Entries, taken
 
 SEED = tf.constant([1, 2], tf.int32)
 SIZE, CORE = 20, [2, 3, 19]
@@ -122,6 +123,15 @@ def test_streams_of_randomness_differ():
 def test_says_whether_one_answer_is_for_all():
     assert Channel().is_shared and Channel((Core(), Explore(0.1))).is_shared
     assert not Channel((Pushed(),)).is_shared
+
+
+def test_what_several_sent_is_read_together_where_the_codec_says_so():
+    incoming = [Entries(None, tf.constant([2.0, 0.0])), Entries(None, tf.constant([0.0, 2.0]))]
+    assert Channel(codec=Raw()).together(incoming, SEED) is incoming
+    read = Channel(codec=Ternary()).together([*incoming, Entries(None, tf.constant([1.0, -1.0]))], SEED)
+    assert [entries.index for entries in read] == [None] * 3
+    np.testing.assert_array_equal(tf.stack([entries.value for entries in read[:2]]), [[2.0, 0.0], [0.0, 2.0]])
+    assert set(np.abs(read[2].value)) <= {0.0, 2.0}
 
 
 def test_is_fitted_to_the_pieces_of_a_block():

@@ -12,7 +12,7 @@ from slimdp_tf import methods
 from slimdp_tf.channel import joined
 from slimdp_tf.exchange import Exchange, block_sizes, is_nothing, payload_bytes
 from slimdp_tf.inspection import is_finite
-from slimdp_tf.types import Note, anywhere, edited, reduced
+from slimdp_tf.types import Entries, Note, anywhere, edited, reduced
 
 SIZES = (50, 49)
 METHODS = {
@@ -227,6 +227,17 @@ def test_merge_is_the_method_s():
     for increment in increments:
         value = reduced(value, increment)
     np.testing.assert_array_equal(value, moved)  # -1 by whoever sent it, one or both
+
+
+def test_what_workers_sent_is_read_together_by_the_round_s_own_draw():
+    exchange = Exchange(methods.terngrad(), (200,))
+    incoming = [Entries(None, tf.ones([200])), Entries(None, 2.0 * tf.ones([200]))]
+    first, again, later = (exchange.together(0, incoming, exchange.draw(t, -1)) for t in (0, 0, 1))
+    np.testing.assert_array_equal(first[1].value, incoming[1].value)
+    np.testing.assert_array_equal(first[0].value, again[0].value)
+    assert 40 < np.sum(first[0].value != later[0].value) < 160
+    raw = Exchange(methods.plump(), (200,))
+    assert raw.together(0, incoming, raw.draw(0, -1)) is incoming
 
 
 def test_refresh_spans_the_blocks():

@@ -34,7 +34,8 @@ def read_arguments(argv: list[str]) -> None:
     """
     place = next((i for i, argument in enumerate(argv) if re.fullmatch(r"--?config(=.*)?", argument)), None)
     if place is None:
-        raise ValueError(f"--config is needed. Known: {', '.join(list_configs())}; or the path of a Python file.")
+        known = f"--config is needed. Known: {', '.join(list_configs())}; or the path of a Python file."
+        raise ValueError(f"{known} Received: {' '.join(argv[1:]) or 'no flags'}.")
     if "=" not in argv[place]:
         if place + 1 >= len(argv):
             raise ValueError("--config needs a value, as --config=fashion_mnist_mlp:slim. Received: nothing.")

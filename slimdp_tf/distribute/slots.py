@@ -151,6 +151,8 @@ class Block:
 
             def merge():
                 incoming, notes = self._incoming(verdicts, whole, chosen)
+                draw = self.exchange.draw(tf.cast(round_number, tf.int32), -1)
+                incoming = self.exchange.together(self.number, incoming, draw)
                 increments, edits = self.exchange.merge(
                     _values_of(self.state), self.value.read_value(), incoming, notes
                 )

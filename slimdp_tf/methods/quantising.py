@@ -34,14 +34,15 @@ def one_bit(p: int = 1, quantize_pull: bool = True, adagrad: bool = False, rate:
 
 
 @paced
-def terngrad(p: int = 1, clip: float = 2.5) -> Method:
+def terngrad(p: int = 1, clip: float = 2.5, shares_scale: bool = True) -> Method:
     """TernGrad (Wen et al. 2017): -s, 0 or s at random, right on average; nothing is fed back.
 
     Args:
         p: mini-batches per round.
         clip: in standard deviations of a layer; 0 does not clip.
+        shares_scale: whether all workers of a round have the greatest s of a layer; without a barrier each has its own.
     """
-    return Method("terngrad", up=Channel(codec=Ternary(clip), memory=Forget()), trigger=Every(p))
+    return Method("terngrad", up=Channel(codec=Ternary(clip, shares_scale), memory=Forget()), trigger=Every(p))
 
 
 @paced

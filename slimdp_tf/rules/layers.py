@@ -25,18 +25,22 @@ class Ternary:
 
     Args:
         clip: in standard deviations; 0 does not clip, and then the codec is unbiased.
+        shares_scale: whether all workers of a round have the greatest s of them, as in the paper: their sum is an
+            integer times s then.
         pieces: what the block holds of the variables.
 
-    Reference: Wen et al. 2017, sections 3.1 to 3.3. We differ: every worker has its own s (the paper shares the
-    greatest, so that the sum stays integer), the server adds floats.
+    Reference: Wen et al. 2017, sections 3.1 to 3.3. We differ in how the scale is shared, see `together`.
     """
 
     clip: float = 2.5
+    shares_scale: bool = True
     pieces: Pieces | None = None
 
     def __post_init__(self):
         if not is_number(self.clip) or self.clip < 0.0:
             raise ValueError(f"clip, in standard deviations, must be a number of at least 0. Received: {self.clip!r}")
+        if not isinstance(self.shares_scale, bool):
+            raise ValueError(f"shares_scale must be True or False. Received: {self.shares_scale!r}")
 
     def encode(self, value: tf.Tensor, seed: tf.Tensor) -> Payload:
         dither = layers_of(tf.random.stateless_uniform(tf.shape(value), seed), self.pieces)
@@ -54,6 +58,30 @@ class Ternary:
     def decode(self, payload: Payload, count: tf.Tensor | int) -> tf.Tensor:
         sign = tf.cast(unpack(payload["code"], count, 2), tf.float32) - 1.0
         return flat([layer * payload["scale"][i] for i, layer in enumerate(layers_of(sign, self.pieces))])
+
+    def together(self, values: list[tf.Tensor], seed: tf.Tensor) -> list[tf.Tensor]:
+        """Decoded values of each worker, f32[n], zeros of one that is absent -> those with the scale of all.
+
+        With s_k of worker k and S = max_k s_k, what is not zero becomes S sign(v) with probability s_k / S, else 0:
+        [u < |v'| / s_k] [u' < s_k / S] is [u'' < |v'| / S], what the worker had sent if it had known S. So nobody needs
+        to tell scales before the round. The greatest value of a layer is never dropped: s_k is max|decoded|.
+        """
+        if not self.shares_scale:
+            return values
+        by_worker = [layers_of(value, self.pieces) for value in values]
+        seeds = tf.unstack(tf.random.experimental.stateless_split(seed, len(values)))
+        scales = [tf.stack([tf.reduce_max(tf.concat([tf.abs(layer), [0.0]], 0)) for layer in w]) for w in by_worker]
+        greatest, shared = tf.reduce_max(tf.stack(scales), 0), []
+        for value, layers, own, its_seed in zip(values, by_worker, scales, seeds):
+            drawn = tf.random.stateless_uniform(tf.shape(value), its_seed)
+            chance = tf.math.divide_no_nan(own, greatest)
+            shared.append(
+                [
+                    tf.where(random < chance[i], tf.sign(layer) * greatest[i], 0.0)
+                    for i, (layer, random) in enumerate(zip(layers, layers_of(drawn, self.pieces)))
+                ]
+            )
+        return [flat(layers) for layers in shared]
 
     def lengths(self, count: tf.Tensor | int) -> dict[str, tf.Tensor | int]:
         return {"code": packed_length(count, 2), "scale": count_layers(self.pieces)}

@@ -78,6 +78,17 @@ class CodecContract(Contract):
                 eager, traced = rule.decode(payload, count), decode(payload, tf.constant(count))
                 require(_bytes({"": eager}) == _bytes({"": traced}), f"{rule} decodes otherwise when traced")
 
+    def test_what_several_sent_stays_theirs(self):
+        """Together values may take other sizes, but no other sign; nothing comes from who sent zeros."""
+        for rule in self.rules():
+            sent = [_decoded(rule, draw_normal(600)), 3.0 * _decoded(rule, draw_normal(600)[::-1]), tf.zeros([600])]
+            together = rule.together(sent, make_seed(4)) if hasattr(rule, "together") else sent
+            require(len(together) == 3, f"{rule} makes {len(together)} of what 3 have sent")
+            for before, after in zip(sent, together):
+                require(after.shape == [600] and _is_finite(after), f"{rule} makes {before} into {after}")
+                is_kept = tf.equal(after, 0.0) | tf.equal(tf.sign(after), tf.sign(before))
+                require(bool(tf.reduce_all(is_kept)), f"{rule} turns {before} into {after}")
+
     def test_stands_a_huge_range(self):
         value = tf.constant([(-1.0) ** i * 10.0**i for i in range(-30, 31)] * 9, tf.float32)
         for rule in self.rules():

@@ -24,6 +24,8 @@ def test_names_become_paths_and_come_first(monkeypatch, tmp_path):
     ("arguments", "message"),
     [
         ([], "--config is needed. Known: fashion_mnist_cnn, fashion_mnist_mlp, googlenet_imagenet, vgg16_imagenet"),
+        ([], "Python file. Received: no flags."),
+        (["--confg=fashion_mnist_mlp"], "--config is needed. Known: .* Received: --confg=fashion_mnist_mlp"),
         (["--config"], "--config needs a value"),
         (
             ["--config=fashion_mnist_mpl"],

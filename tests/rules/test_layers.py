@@ -58,12 +58,44 @@ def test_ternary_is_right_on_average_for_the_clipped():
 
 
 def test_every_layer_has_a_scale_of_its_own():
-    for codec in (Ternary(0.0, ((2, 2), (3, 1))), LloydMax(2, ((2, 2), (3, 1)))):
+    for codec in (Ternary(0.0, pieces=((2, 2), (3, 1))), LloydMax(2, ((2, 2), (3, 1)))):
         value = draw_normal(7).numpy()
         both = decode(codec, np.concatenate([value[:4], 1000 * value[4:]]))
         assert np.abs(both[:4]).max() < 10
         payload = codec.encode(tf.constant(value), SEED)
         assert len(payload["scale"]) in (2, 6) and payload["code"].shape == [2]  # 7 codes of 2 bits
+
+
+def test_workers_share_the_greatest_scale_of_each_layer():
+    """Two layers of 4000 entries: S = 2 is worker 0's own in the first, S = 1 worker 1's in the second."""
+    codec, signs = Ternary(0.0, pieces=((4000, 1), (4000, 1))), np.tile([1.0, -1.0, 0.0, 1.0], 1000)
+    values = [np.concatenate([2.0 * signs, 0.5 * signs]), np.concatenate([signs, signs]), np.zeros(8000)]
+    absent = 2
+    drawn = [t.numpy() for t in codec.together([tf.constant(v, tf.float32) for v in values], SEED)]
+    np.testing.assert_array_equal(drawn[0][:4000], values[0][:4000])
+    np.testing.assert_array_equal(drawn[1][4000:], values[1][4000:])
+    np.testing.assert_array_equal(drawn[absent], values[absent])
+    for thinned, scale in ((drawn[1][:4000], 2.0), (drawn[0][4000:], 1.0)):
+        kept = thinned[signs != 0] / scale * signs[signs != 0]
+        assert set(np.unique(kept)) == {0.0, 1.0} and not thinned[signs == 0].any()
+        assert abs(kept.mean() - 1 / 2) < 5 * 0.5 / 3000**0.5  # s_k / S: right on average
+        assert abs((kept[:-1] * kept[1:]).mean() - 1 / 4) < 5 * 0.44 / 3000**0.5  # each entry is drawn by itself
+
+
+def test_a_shared_scale_is_what_a_worker_had_sent_if_it_had_known_it():
+    """P[S sign(v)] = (|v| / s) (s / S) = |v| / S, with s = 1 and S = 4."""
+    codec, value = Ternary(0.0), np.array([1.0] * 4000 + [-0.6] * 4000, np.float32)
+    own = codec.decode(codec.encode(tf.constant(value), SEED), 8000)
+    greatest = tf.constant([4.0] + [0.0] * 7999)
+    sent = codec.together([own, greatest], SEED + 1)[0].numpy()
+    assert set(np.unique(sent)) == {-4.0, 0.0, 4.0}
+    for part, chance in ((sent[:4000] == 4.0, 1 / 4), (sent[4000:] == -4.0, 0.6 / 4)):
+        assert abs(part.mean() - chance) < 5 * (chance * (1 - chance) / 4000) ** 0.5
+
+
+def test_each_worker_may_keep_its_own_scale():
+    values = [tf.constant([2.0, 0.0]), tf.constant([1.0, 1.0])]
+    assert Ternary(shares_scale=False).together(values, SEED) is values
 
 
 def test_ternary_takes_two_bits():
@@ -109,3 +141,9 @@ def test_lloyd_max_refuses(bits):
 def test_ternary_refuses(clip):
     with pytest.raises(ValueError, match="clip, in standard deviations, .* Received: "):
         Ternary(clip)
+
+
+@pytest.mark.parametrize("shares", [1, None, "yes"])
+def test_ternary_refuses_what_is_no_bool(shares):
+    with pytest.raises(ValueError, match="shares_scale must be True or False. Received: "):
+        Ternary(2.5, shares)

@@ -111,6 +111,18 @@ class Seventh(Raw):
         return payload["value"] * 7.0 / 7.0
 
 
+class SharesValues(Raw):
+    """Gives everyone the sum, also who sent nothing."""
+
+    def together(self, values, seed):
+        return [tf.add_n(values)] * len(values)
+
+
+class TakesHalf(Raw):
+    def together(self, values, seed):
+        return [value / 2.0 for value in values]
+
+
 def test_keeps_the_good():
     # Those of the package are kept in tests/rules.
     assert find_breaches(CodecContract, RefusesNan(), is_random=False) == set()
@@ -125,6 +137,11 @@ def test_finds_bias():
     assert find_breaches(CodecContract, DropsTheLeast(), is_random=False) == {name}
     # What is declared is no breach.
     assert not breaks(CodecContract, name, Shrunk(), is_unbiased=False)
+
+
+def test_finds_what_is_not_left_to_who_sent_it():
+    assert breaks(CodecContract, "what_several_sent_stays_theirs", SharesValues())
+    assert not breaks(CodecContract, "what_several_sent_stays_theirs", TakesHalf())
 
 
 def test_finds_zeros_that_are_none():

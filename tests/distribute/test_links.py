@@ -141,6 +141,7 @@ def test_without_a_worker_whose_link_is_cut_for_good_the_others_go_on(run):
 
 def test_a_ps_whose_link_is_cut_for_good_is_named_within_the_deadline(run):
     fault, (line,) = run.faults["ps lost"], run.read("error")
+    print(f"ps lost: the error after {line['at'] - fault.begun:.1f} s")
     assert f"ps 1 at {run.network.address('ps1')}" in line["error"]
     assert "To resume, start the cluster and the same program again" in line["error"]
     assert line["at"] - fault.begun < CLUSTER_DEADLINE_S + 2.0

@@ -80,9 +80,9 @@ class CodecContract(Contract):
 
     def test_what_several_sent_stays_theirs(self):
         """Together values may take other sizes, but no other sign; nothing comes from who sent zeros."""
-        for rule in self.rules():
+        for rule in [rule for rule in self.rules() if hasattr(rule, "together")]:
             sent = [_decoded(rule, draw_normal(600)), 3.0 * _decoded(rule, draw_normal(600)[::-1]), tf.zeros([600])]
-            together = rule.together(sent, make_seed(4)) if hasattr(rule, "together") else sent
+            together = rule.together(sent, make_seed(4))
             require(len(together) == 3, f"{rule} makes {len(together)} of what 3 have sent")
             for before, after in zip(sent, together):
                 require(after.shape == [600] and _is_finite(after), f"{rule} makes {before} into {after}")

@@ -2,8 +2,8 @@
 
     tools/bench_exchange --sizes=1e6,1e7,1.28e8 --workers=2 --ps=2 --methods="plump,quant,slim(alpha=0.2,beta=0.1)"
 
-The model is one matrix and a local step changes one row of it, so that a round is its exchange. Methods take turns, a
-round each. `--model=vgg16` trains a whole model on zeros instead, one example a step, every method on a cluster of its
+The model is a matrix and a row of 64, and a local step changes the row, so that a round is its exchange. Methods take
+turns, a round each. `--model=vgg16` trains a whole model on zeros instead, one example a step, every method on a cluster of its
 own. `--bare` adds the weights alone, from one worker to one ps and back: as one tensor, as TensorFlow's own
 parameter servers send them, and in pieces, as this package does.
 """
@@ -64,10 +64,12 @@ def make_rounds(cluster: LocalCluster, method: Method, entries: int) -> tuple[Sl
     """A strategy of the method and a function that runs one round of it."""
     strategy = SlimDPStrategy(cluster, method)
     with strategy.scope():
-        weights = keras.Variable(tf.zeros([max(1, entries // _ROW), _ROW]))
+        weights = [keras.Variable(tf.zeros(shape)) for shape in ([max(1, entries // _ROW - 1), _ROW], [_ROW])]
 
     def step(batch):
-        weights.value.scatter_sub(tf.IndexedSlices(tf.fill([1, _ROW], 1e-3), tf.reshape(batch, [1])))
+        matrix, row = (weight.value for weight in weights)
+        matrix.assign(matrix.read_value())  # what is assigned is exchanged; this costs nothing
+        row.assign_sub(tf.fill([_ROW], 1e-3))
 
     data = strategy.distribute_datasets_from_function(lambda context: tf.data.Dataset.from_tensors(0).repeat())
     batches = iter(data)

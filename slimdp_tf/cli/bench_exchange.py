@@ -3,9 +3,9 @@
     tools/bench_exchange --sizes=1e6,1e7,1.28e8 --workers=2 --ps=2 --methods="plump,quant,slim(alpha=0.2,beta=0.1)"
 
 The model is a matrix and a row of 64, and a local step changes the row, so that a round is its exchange. Methods take
-turns, a round each. `--model=vgg16` trains a whole model on zeros instead, one example a step, every method on a cluster of its
-own. `--bare` adds the weights alone, from one worker to one ps and back: as one tensor, as TensorFlow's own
-parameter servers send them, and in pieces, as this package does.
+turns, a round each. `--model=vgg16` trains a whole model on zeros instead, one example a step, every method on a
+cluster of its own. `--bare` adds the weights alone, from one worker to one ps and back: as one tensor, as TensorFlow's
+own parameter servers send them, and in pieces, as this package does.
 """
 
 from __future__ import annotations

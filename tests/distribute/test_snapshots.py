@@ -30,6 +30,13 @@ METHODS = [
     methods.easgd(0.5, 2, 2),
     methods.bmuf(),
     methods.predictive(0.3),
+    methods.top_k(0.7),
+    methods.local_combine("replace", 0.7, average=3),
+    methods.one_bit(adagrad=True),
+    methods.diloco(2),
+    methods.loss_weighted(),
+    methods.adaptive_period(4, every=2),
+    methods.post_local_sgd(3, 5),
 ]
 
 

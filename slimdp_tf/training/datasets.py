@@ -39,11 +39,13 @@ def load_fashion_mnist(data_dir: str | None = None, dtype: str = "uint8", downlo
         (x_train [60000, 28, 28], y_train i32[60000]), (x_test [10000, 28, 28], y_test i32[10000]).
 
     Raises:
-        ValueError: an unknown dtype, or a damaged file (named).
+        ValueError: an unknown dtype, a data_dir that is no folder, or a damaged file (named).
         FileNotFoundError: the data is nowhere; the message lists the three ways out.
     """
     if dtype not in _DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(_DTYPES)}. Received: {dtype!r}.")
+    if data_dir and not pathlib.Path(data_dir).expanduser().is_dir():
+        raise ValueError(f"data_dir must be a folder. Received: {data_dir!r}, which is none.")
     folder = find_fashion_mnist(data_dir)
     if folder is None:
         (x_train, y_train), (x_test, y_test) = _download(data_dir, download)

@@ -46,7 +46,15 @@ def test_returns_bytes_or_numbers_to_1(places):
     np.testing.assert_allclose(scaled * 255, x_train, atol=1e-4)
 
 
+def test_refuses_a_folder_that_is_not_there(places):
+    write_fashion_mnist(places["debian"])
+    for name in ("/nowhere", str(places["debian"] / datasets.FILES[0])):
+        with pytest.raises(ValueError, match=f"data_dir must be a folder. Received: '{name}'"):
+            datasets.load_fashion_mnist(name)
+
+
 def test_nowhere_names_the_three_ways_out(places):
+    places["data_dir"].mkdir()
     with pytest.raises(FileNotFoundError) as error:
         datasets.load_fashion_mnist(str(places["data_dir"]), download=False)
     for way in ("apt-get install dataset-fashion-mnist", "--data_dir", "access to the internet", str(places["cache"])):
